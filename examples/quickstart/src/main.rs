@@ -1,0 +1,2 @@
+//! An order and its webhook leave together.
+fn main() {}

@@ -1,0 +1,37 @@
+//! Record, state machine and traits of a transactional outbox, and the relay that sends what it holds.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+mod backoff;
+mod error;
+mod lease;
+mod operate;
+mod pattern;
+mod record;
+mod sink;
+mod state;
+mod store;
+mod validate;
+
+pub use backoff::Backoff;
+pub use error::{InvalidRecord, StoreError, StoreErrorKind};
+pub use lease::{Lease, Owner};
+pub use operate::{Filter, Operate, Pause, PauseScope, RecordView};
+pub use pattern::{InvalidPattern, Pattern, Router};
+pub use record::{Dedup, Headers, NewRecord, Payload, Record, State};
+pub use sink::{
+    ErrorScope, Outcome, Outcomes, Receipt, SendContext, SendError, SendErrorKind, Sink, SinkLimits,
+};
+pub use state::{OnDead, Policy, Settlement, Timing, before_send, settle};
+pub use store::{
+    ClaimBatch, ClaimRequest, Count, Enqueue, Enqueued, HeldBecause, HeldKey, Mark, MarkReport,
+    Marked, Presence, Retention, RouteDemand, Stats, Store, Swept, Undecodable, Wake,
+};
+pub use validate::{
+    CONTENT_TYPE_BYTES_MAX, DESTINATION_BYTES_MAX, HEADER_BYTES_MAX, KEY_BYTES_MAX, KIND_BYTES_MAX,
+    PAYLOAD_BYTES_MAX_DEFAULT,
+};
+
+/// The attribute that [`Sink`] and [`Store`] implementations carry.
+pub use async_trait::async_trait;
+/// The type of a record's [`id`](Record::id).
+pub use uuid::Uuid;

@@ -1,0 +1,1 @@
+//! Kafka transport for a transactional outbox.

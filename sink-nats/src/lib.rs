@@ -1,0 +1,1 @@
+//! NATS transport for a transactional outbox.

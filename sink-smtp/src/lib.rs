@@ -1,0 +1,1 @@
+//! SMTP transport for a transactional outbox.

@@ -1,0 +1,1 @@
+//! SQS transport for a transactional outbox.
