@@ -3,6 +3,7 @@
 
 mod backoff;
 mod error;
+mod finite;
 mod lease;
 mod operate;
 mod pattern;
@@ -23,8 +24,8 @@ pub use sink::{
 };
 pub use state::{OnDead, Policy, Settlement, Timing, before_send, settle};
 pub use store::{
-    ClaimBatch, ClaimRequest, Count, Enqueue, Enqueued, HeldBecause, HeldKey, Mark, MarkReport,
-    Marked, Presence, Retention, RouteDemand, Stats, Store, Swept, Undecodable, Wake,
+    ClaimBatch, ClaimRequest, Count, Enqueue, Enqueued, HeldBecause, HeldKey, Mark, MarkReport, Marked,
+    Presence, Retention, RouteDemand, Stats, Store, Swept, Undecodable, Wake,
 };
 pub use validate::{
     CONTENT_TYPE_BYTES_MAX, DESTINATION_BYTES_MAX, HEADER_BYTES_MAX, KEY_BYTES_MAX, KIND_BYTES_MAX,
