@@ -2,6 +2,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod backoff;
+mod cloudevents;
 mod error;
 mod finite;
 mod lease;
@@ -14,6 +15,7 @@ mod store;
 mod validate;
 
 pub use backoff::Backoff;
+pub use cloudevents::{CloudEvents, CloudEventsMode, InvalidSource};
 pub use error::{InvalidRecord, StoreError, StoreErrorKind};
 pub use lease::{Lease, Owner};
 pub use operate::{Filter, Operate, Pause, PauseScope, RecordView};
