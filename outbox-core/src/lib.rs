@@ -2,10 +2,14 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod backoff;
+mod clock;
 mod cloudevents;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod error;
 mod finite;
 mod lease;
+pub mod memory;
 mod operate;
 mod pattern;
 mod record;
@@ -15,9 +19,13 @@ mod store;
 mod validate;
 
 pub use backoff::Backoff;
+#[cfg(any(feature = "relay", feature = "conformance"))]
+pub use clock::TokioClock;
+pub use clock::{Clock, ManualClock, SystemClock};
 pub use cloudevents::{CloudEvents, CloudEventsMode, InvalidSource};
 pub use error::{InvalidRecord, StoreError, StoreErrorKind};
 pub use lease::{Lease, Owner};
+pub use memory::{MemorySink, MemoryStore, MemoryTransaction, Scripted};
 pub use operate::{Filter, Operate, Pause, PauseScope, RecordView};
 pub use pattern::{InvalidPattern, Pattern, Router};
 pub use record::{Dedup, Headers, NewRecord, Payload, Record, State};

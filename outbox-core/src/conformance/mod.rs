@@ -1,0 +1,1 @@
+//! One check a rule, for every store and sink.
