@@ -1,0 +1,4 @@
+//! Tests of the crate as a whole.
+#![cfg(feature = "conformance")]
+
+mod memory;
