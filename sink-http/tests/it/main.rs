@@ -1,0 +1,8 @@
+//! The sink against receivers on loopback.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod answers;
+mod guard;
+mod receiver;
+mod requests;
+mod tls;
