@@ -58,8 +58,9 @@ pub struct HttpConfig {
     /// Statuses that no further attempt can change: the record is dead at once. Default: 400, 404,
     /// 410, 413 and 422. Too many, and a receiver's bad deployment kills records.
     pub permanent_statuses: BTreeSet<u16>,
-    /// The longest time for name resolution, TCP and TLS together. Default: 5 s. A longer one than the send
-    /// timeout changes nothing.
+    /// The longest time for name resolution, TCP and TLS together. Default: 3 s. Too low, and a packet
+    /// lost on the way counts as a destination that is down; too high, and one that is down keeps its
+    /// requests in flight for that long.
     pub connect_timeout: Duration,
     /// How long an idle connection is kept. Default: 60 s. Longer than the receiver keeps it, and a
     /// request now and then meets a closing connection and is tried again.
@@ -229,7 +230,7 @@ impl Default for HttpConfig {
             secrets: Vec::new(),
             cloud_events: None,
             permanent_statuses: BTreeSet::from([400, 404, 410, 413, 422]),
-            connect_timeout: Duration::from_secs(5),
+            connect_timeout: Duration::from_secs(3),
             idle_timeout: Duration::from_secs(60),
             idle_per_host_max: IN_FLIGHT.get(),
             in_flight_max: IN_FLIGHT,

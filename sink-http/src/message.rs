@@ -26,6 +26,9 @@ const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp
 const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
+/// The most headers of one record. Receivers take about a hundred.
+const HEADERS_MAX: usize = 1_000;
+
 /// Headers that belong to the connection, to the sink or to the record's own fields. Neither a record
 /// nor the configuration sets them. Besides these: whatever starts with `webhook-` or `proxy-`.
 const OWNED: [&str; 14] = [
@@ -45,7 +48,7 @@ const OWNED: [&str; 14] = [
     "via",
 ];
 
-/// Headers that the configuration may set and a record may not: credentials.
+/// Headers that the configuration may set and a record may not: they say who sends.
 const CREDENTIALS: [&str; 3] = ["authorization", "cookie", "user-agent"];
 
 fn is_owned(name: &str) -> bool {
@@ -132,6 +135,12 @@ impl Template {
     /// K6: a record's headers are text beside the payload. None of them is the protocol's, the sink's
     /// or a credential, and none of them holds the end of a line.
     fn copy_headers(&self, record: &Record, headers: &mut HeaderMap) -> Result<(), SendError> {
+        if record.headers.len() > HEADERS_MAX {
+            return Err(SendError::permanent(format!(
+                "the record has {} headers, more than {HEADERS_MAX}",
+                record.headers.len()
+            )));
+        }
         let mut copied = HeaderMap::with_capacity(record.headers.len());
         for (name, text) in &record.headers {
             let refused = |why: &str| SendError::permanent(format!("header {name:?} {why}"));
@@ -322,6 +331,13 @@ mod tests {
         let mut record = record();
         record.headers.insert("X-Shop".into(), "a".into());
         record.headers.insert("x-shop".into(), "b".into());
+        assert!(request(&HttpConfig::default(), &record).is_err());
+    }
+
+    #[test]
+    fn a_flood_of_headers_is_refused() {
+        let mut record = record();
+        record.headers = (0..40_000).map(|at| (format!("x-{at}"), String::new())).collect();
         assert!(request(&HttpConfig::default(), &record).is_err());
     }
 

@@ -1,6 +1,12 @@
 //! The sink: records in, requests out.
 
-use std::{fmt, sync::Arc, time::Duration, time::SystemTime};
+use std::{
+    borrow::Cow,
+    fmt,
+    pin::pin,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use outbox_core::{ErrorScope, Receipt, Record, SendContext, SendError, Sink, SinkLimits, async_trait};
 use reqwest::{
@@ -19,7 +25,9 @@ use crate::{
 };
 
 /// How long a check may take: it has no context to say so.
-const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
+const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long after its timeout a send ends by itself, should nobody have dropped it.
+const OVERTIME: Duration = Duration::from_secs(1);
 
 type Clock = Arc<dyn Fn() -> SystemTime + Send + Sync>;
 type SecretsFor = Arc<dyn Fn(&str) -> Vec<Secret> + Send + Sync>;
@@ -40,8 +48,8 @@ pub struct HttpSink {
     template: Arc<Template>,
     guard: Arc<Guard>,
     reading: Arc<Reading>,
-    /// The URL of a record that names none.
-    url: Option<Url>,
+    /// The URL of a record that names none, as read and as written.
+    url: Option<(Url, Arc<str>)>,
     by_destination: bool,
     allow_plain_http: bool,
     secrets: Arc<[Secret]>,
@@ -80,24 +88,22 @@ impl HttpSink {
         }
     }
 
-    /// The record's URL, and whether it comes from the configuration.
-    fn url(&self, record: &Record) -> Result<(Url, bool), SendError> {
-        match record.destination.as_deref().filter(|_| self.by_destination) {
-            Some(text) => destination::parse(text, self.allow_plain_http, &self.guard)
-                .map(|url| (url, false))
-                .map_err(SendError::permanent),
-            None => match &self.url {
-                Some(url) => Ok((url.clone(), true)),
-                None => Err(SendError::permanent(
-                    "the record names no destination, and no default URL is configured",
-                )),
-            },
+    fn target<'a>(&'a self, record: &'a Record) -> Result<Target<'a>, SendError> {
+        if let Some(text) = record.destination.as_deref().filter(|_| self.by_destination) {
+            let url = destination::parse(text, self.allow_plain_http, &self.guard);
+            return Ok(Target { url: url.map_err(SendError::permanent)?, text, is_configured: false });
+        }
+        match &self.url {
+            Some((url, text)) => Ok(Target { url: url.clone(), text, is_configured: true }),
+            None => {
+                Err(SendError::permanent("the record names no destination, and no default URL is configured"))
+            }
         }
     }
 
     /// The secrets of a destination. A lookup that finds none must not send unsigned.
-    fn secrets(&self, url: &Url) -> Result<std::borrow::Cow<'_, [Secret]>, SendError> {
-        let found = self.secrets_for.as_ref().map(|lookup| lookup(url.as_str()));
+    fn secrets(&self, text: &str) -> Result<Cow<'_, [Secret]>, SendError> {
+        let found = self.secrets_for.as_ref().map(|lookup| lookup(text));
         match found {
             Some(found) if !found.is_empty() => Ok(found.into()),
             Some(_) if self.secrets.is_empty() => {
@@ -108,21 +114,39 @@ impl HttpSink {
     }
 }
 
+/// Where one record goes.
+struct Target<'a> {
+    url: Url,
+    /// The URL as it is written in the record or the configuration.
+    text: &'a str,
+    is_configured: bool,
+}
+
 #[async_trait]
 impl Sink for HttpSink {
     async fn send(&self, record: &Record, cx: &SendContext) -> Result<Receipt, SendError> {
         let started = Instant::now();
-        let (url, url_is_configured) = self.url(record)?;
-        let secrets = self.secrets(&url)?;
+        let target = self.target(record)?;
+        let secrets = self.secrets(target.text)?;
         let now = (self.clock)();
-        let (request, progress) = self.template.request(url, record, &secrets, now)?;
-        // Slightly before the relay drops the send, so that the error still says how far it came.
+        let (request, progress) = self.template.request(target.url, record, &secrets, now)?;
+        let failed = |error| error::of_request(error, progress.stage(), target.is_configured);
+
+        // Slightly before the timeout, while it can still be said that nothing was written.
         let deadline = started + cx.timeout - (cx.timeout / 20).min(Duration::from_millis(250));
-        match tokio::time::timeout_at(deadline, self.client.execute(request)).await {
-            Ok(Ok(response)) => answer::outcome(response, &self.reading, now, deadline).await,
-            Ok(Err(error)) => Err(error::of_request(error, progress.stage(), url_is_configured)),
-            Err(_) => Err(Failure::Timeout.into_send_error(progress.stage(), "")),
-        }
+        let mut answer = pin!(self.client.execute(request));
+        let response = match tokio::time::timeout_at(deadline, &mut answer).await {
+            Ok(result) => result.map_err(failed)?,
+            Err(_) if progress.stage() == Stage::Unwritten => {
+                return Err(Failure::Timeout.into_send_error(Stage::Unwritten, ""));
+            }
+            // Silence after that is for the relay to see: it drops the send, and counts.
+            Err(_) => match tokio::time::timeout_at(started + cx.timeout + OVERTIME, answer).await {
+                Ok(result) => result.map_err(failed)?,
+                Err(_) => return Err(Failure::Timeout.into_send_error(Stage::Written, "")),
+            },
+        };
+        answer::outcome(response, &self.reading, now, deadline).await
     }
 
     fn limits(&self) -> SinkLimits {
@@ -132,7 +156,7 @@ impl Sink for HttpSink {
     /// Asks the configured URL with `HEAD`, which changes nothing there. Any answer counts: what it
     /// says about `HEAD` says nothing about `POST`. With URLs by destination there is nothing to ask.
     async fn check(&self) -> Result<(), SendError> {
-        let Some(url) = self.url.as_ref().filter(|_| !self.by_destination) else { return Ok(()) };
+        let Some((url, _)) = self.url.as_ref().filter(|_| !self.by_destination) else { return Ok(()) };
         let mut request = Request::new(Method::HEAD, url.clone());
         *request.headers_mut() = self.template.headers().clone();
         match tokio::time::timeout(CHECK_TIMEOUT, self.client.execute(request)).await {
@@ -152,7 +176,7 @@ impl Sink for HttpSink {
 impl fmt::Debug for HttpSink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HttpSink")
-            .field("url", &self.url.as_ref().map(|url| url.origin().ascii_serialization()))
+            .field("url", &self.url.as_ref().map(|(url, _)| url.origin().ascii_serialization()))
             .field("by_destination", &self.by_destination)
             .field("secrets", &self.secrets)
             .finish_non_exhaustive()
@@ -181,7 +205,7 @@ impl HttpSinkBuilder {
         self
     }
 
-    /// Finds the secrets of a destination by its URL; for receivers that hold secrets of their own.
+    /// Finds the secrets of a destination by its URL as it is written there; for receivers that hold secrets of their own.
     ///
     /// It is called for every send and must not block: look up in memory. What it finds takes the place
     /// of the configured secrets. When it finds none and none are configured, the destination counts as
@@ -212,10 +236,11 @@ impl HttpSinkBuilder {
             allowed: config.allowed_networks.clone(),
         });
         let url = match &config.url {
-            Some(text) => Some(
-                destination::parse(text, config.allow_plain_http, &guard)
-                    .map_err(|reason| HttpError::new(HttpErrorKind::Url, reason))?,
-            ),
+            Some(text) => {
+                let url = destination::parse(text, config.allow_plain_http, &guard)
+                    .map_err(|reason| HttpError::new(HttpErrorKind::Url, reason))?;
+                Some((url, text.as_str().into()))
+            }
             None if config.by_destination => None,
             None => {
                 return Err(HttpError::new(

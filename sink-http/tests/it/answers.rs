@@ -107,9 +107,9 @@ async fn an_answer_that_is_no_http_may_have_been_received() {
     assert_eq!(error.kind(), SendErrorKind::Transient);
 }
 
-/// K5: a send ends within its timeout.
+/// K5: a send that nobody drops ends by itself, shortly after its timeout.
 #[tokio::test]
-async fn silence_ends_at_the_timeout_and_may_have_been_received() {
+async fn silence_ends_the_send_and_may_have_been_received() {
     let address = raw(|stream| async move {
         std::future::pending::<()>().await;
         drop(stream);
@@ -118,8 +118,8 @@ async fn silence_ends_at_the_timeout_and_may_have_been_received() {
     let sink = HttpSink::connect(to(address)).unwrap();
     let (started, timeout) = (Instant::now(), Duration::from_millis(400));
     let error = sink.send(&record(), &SendContext::new(timeout)).await.unwrap_err();
-    assert!(started.elapsed() < timeout);
-    assert_eq!(error.kind(), SendErrorKind::Transient);
+    assert!(started.elapsed() > timeout && started.elapsed() < timeout + Duration::from_secs(3));
+    assert_eq!((error.kind(), error.scope()), (SendErrorKind::Transient, ErrorScope::Record));
     assert_eq!(error.to_string(), "no answer in time: it may have been received");
 }
 
@@ -135,7 +135,9 @@ async fn a_connection_that_never_stands_was_never_written() {
     let config = HttpConfig::to(format!("https://{address}/in")).with_loopback();
     for config in [config.clone().with_connect_timeout(Duration::from_millis(100)), config] {
         let sink = HttpSink::connect(config).unwrap();
-        let error = sink.send(&record(), &SendContext::new(Duration::from_millis(400))).await.unwrap_err();
+        let (started, timeout) = (Instant::now(), Duration::from_millis(400));
+        let error = sink.send(&record(), &SendContext::new(timeout)).await.unwrap_err();
+        assert!(started.elapsed() < timeout);
         assert_eq!((error.kind(), error.scope()), (SendErrorKind::Unavailable, ErrorScope::Destination));
     }
 }
