@@ -3,13 +3,23 @@
 mod claim;
 mod enqueue;
 mod harness;
+mod lapse;
 mod lease;
+mod retention;
+mod route;
+mod state;
+mod time;
 mod trial;
 
 pub use claim::*;
 pub use enqueue::*;
 pub use harness::{SetDue, StoreHarness};
+pub use lapse::*;
 pub use lease::*;
+pub use retention::*;
+pub use route::*;
+pub use state::*;
+pub use time::*;
 
 /// The name of every check.
 pub const CHECKS: &[&str] = crate::__store_checks! { (crate::__check_names) () };
@@ -36,6 +46,13 @@ macro_rules! __store_checks {
             a_bad_record_is_refused_and_the_transaction_stays_usable
             a_second_record_of_one_id_is_refused_by_its_kind
             many_records_are_enqueued_in_one_call
+            // lapse
+            what_a_dead_relay_held_goes_out_after_one_lease
+            a_lapse_refunds_the_attempt_and_is_counted
+            one_suspect_is_claimed_at_a_time
+            no_suspect_is_claimed_unless_asked_for
+            a_retry_sets_lapses_back
+            a_suspect_goes_alone_of_its_key
             // lease
             a_stale_fence_marks_nothing
             two_claims_by_one_owner_have_two_fences
@@ -48,6 +65,35 @@ macro_rules! __store_checks {
             a_lapsed_lease_that_nobody_took_may_still_be_marked
             attempts_are_never_negative
             a_lease_on_another_identity_marks_nothing
+            // retention
+            finished_records_are_kept_as_long_as_told
+            a_sweep_deletes_in_bounded_batches
+            an_unfinished_record_is_never_swept
+            a_blocking_dead_record_is_never_swept
+            dedup_and_inbox_have_a_retention_of_their_own
+            // route
+            only_the_kinds_asked_for_are_claimed
+            a_full_route_does_not_lose_its_kinds_to_a_wider_one
+            a_new_kind_is_seen_at_once
+            a_route_takes_no_more_than_its_limit
+            a_destination_takes_no_more_than_its_limit
+            a_left_out_destination_is_passed_over
+            a_record_without_a_route_is_left_alone_and_reported
+            // state
+            an_exhausted_record_is_found_again
+            an_undecodable_row_is_returned_apart
+            a_record_of_infinite_times_is_found
+            every_record_is_counted_in_one_state
+            // time
+            a_delayed_record_goes_at_its_time
+            waits_count_from_the_mark
+            a_lease_lasts_as_long_as_asked
+            an_idle_claim_says_when_to_come_back
+            a_scheduled_record_of_a_key_is_announced
+            an_idle_relay_wakes_when_a_lease_ends
+            next_due_is_none_for_nothing_and_zero_for_more
+            next_due_is_never_zero_after_an_empty_claim
+            a_wait_ends_at_its_time
         }
     };
 }

@@ -104,6 +104,12 @@ pub(super) fn any(owner: Owner, limit: usize) -> ClaimRequest {
     ClaimRequest::new(owner, LEASE, limit, vec![RouteDemand::new(Pattern::Default, limit)])
 }
 
+/// A request of A for up to 100 records, each route with a limit of its own.
+pub(super) fn routes(routes: &[(&str, usize)]) -> ClaimRequest {
+    let demand = |(pattern, limit): &(&str, usize)| RouteDemand::new(pattern.parse().unwrap(), *limit);
+    ClaimRequest::new(A, LEASE, 100, routes.iter().map(demand).collect())
+}
+
 pub(super) fn record(kind: &str) -> NewRecord {
     NewRecord::json(kind, &1).unwrap()
 }
