@@ -106,18 +106,17 @@ impl Failure {
 
 /// What a failed request means. A refused address of a configured URL is the sink's fault, not the
 /// record's.
-pub(crate) fn of_request(error: reqwest::Error, stage: Stage, url_is_configured: bool) -> SendError {
-    // Its text would hold the URL, and with it what stands in path and query.
-    let error = error.without_url();
-    let failure = Failure::of(&error);
-    let send_error = failure.into_send_error(stage, &detail(&error));
+pub(crate) fn of_request(error: &reqwest::Error, stage: Stage, url_is_configured: bool) -> SendError {
+    let failure = Failure::of(error);
+    let send_error = failure.into_send_error(stage, &detail(error));
     match failure {
         Failure::Refused(_) if url_is_configured => send_error.with_scope(ErrorScope::Sink),
         _ => send_error,
     }
 }
 
-/// The innermost cause, which names the reason without repeating the layers around it.
+/// The innermost cause, which names the reason. The error's own text is left out: it holds the URL, and
+/// with it what stands in path and query.
 fn detail(error: &reqwest::Error) -> String {
     let mut innermost: Option<&(dyn Error + 'static)> = None;
     let mut next = error.source();
@@ -171,7 +170,7 @@ mod tests {
     #[test]
     fn the_clients_error_loses_its_url() {
         let error = reqwest::Client::new().post("https://a.example/s3cret\u{0}").header("a", "\n").build();
-        let error = of_request(error.unwrap_err(), Stage::Unwritten, false);
+        let error = of_request(&error.unwrap_err(), Stage::Unwritten, false);
         assert_eq!(error.kind(), SendErrorKind::Permanent);
         assert!(!error.to_string().contains("s3cret"));
     }

@@ -31,7 +31,7 @@ const HEADERS_MAX: usize = 1_000;
 
 /// Headers that belong to the connection, to the sink or to the record's own fields. Neither a record
 /// nor the configuration sets them. Besides these: whatever starts with `webhook-` or `proxy-`.
-const OWNED: [&str; 14] = [
+const OWNED: [&str; 12] = [
     "connection",
     "content-length",
     "content-type",
@@ -44,8 +44,6 @@ const OWNED: [&str; 14] = [
     "trailer",
     "transfer-encoding",
     "upgrade",
-    "upgrade-insecure-requests",
-    "via",
 ];
 
 /// Headers that the configuration may set and a record may not: they say who sends.

@@ -130,7 +130,7 @@ impl Sink for HttpSink {
         let secrets = self.secrets(target.text)?;
         let now = (self.clock)();
         let (request, progress) = self.template.request(target.url, record, &secrets, now)?;
-        let failed = |error| error::of_request(error, progress.stage(), target.is_configured);
+        let failed = |error| error::of_request(&error, progress.stage(), target.is_configured);
 
         // Slightly before the timeout, while it can still be said that nothing was written.
         let deadline = started + cx.timeout - (cx.timeout / 20).min(Duration::from_millis(250));
@@ -162,7 +162,7 @@ impl Sink for HttpSink {
         match tokio::time::timeout(CHECK_TIMEOUT, self.client.execute(request)).await {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(error)) => {
-                Err(error::of_request(error, Stage::Unwritten, true).with_scope(ErrorScope::Sink))
+                Err(error::of_request(&error, Stage::Unwritten, true).with_scope(ErrorScope::Sink))
             }
             Err(_) => Err(SendError::unavailable("no answer in time").with_scope(ErrorScope::Sink)),
         }

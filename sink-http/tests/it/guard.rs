@@ -99,7 +99,7 @@ async fn a_redirect_to_a_private_address_is_not_followed() {
     let inside = Receiver::accepting().await;
     let location = inside.url();
     let receiver = Receiver::start(move |_| {
-        Response::builder().status(307).header("location", &location).body(Body::empty()).unwrap()
+        Response::builder().status(302).header("location", &location).body(Body::empty()).unwrap()
     })
     .await;
     let error = send(local(HttpConfig::to(receiver.url())), &record()).await.unwrap_err();
