@@ -23,16 +23,13 @@ pub(super) fn mark(table: &mut Table, mark: &Mark, now: Duration) -> Marked {
 
 /// Whether the lease was still there to extend.
 ///
-/// A lease that has run out is extended as well, unless another record of its key has been claimed
-/// since: two claims of one key must not be in force at once.
+/// A lease that has run out is extended as well, unless another relay has claimed a record of
+/// its key since: two must not hold one key at once.
 pub(super) fn renew(table: &mut Table, lease: &Lease, lease_for: Duration, now: Duration) -> bool {
     table.advance(now);
     let held = table
         .row(lease.seq)
         .filter(|row| row.id == lease.id && row.fence == lease.fence && row.owner.is_some())
-        .filter(|row| {
-            let key = row.key.as_deref();
-            row.timed || !key.is_some_and(|key| table.key_is_live_besides(key, row.seq))
-        });
+        .filter(|row| row.timed || !table.key_is_with_another(row));
     held.is_some() && table.change(lease.seq, |row| row.send_after = now.saturating_add(lease_for))
 }

@@ -80,9 +80,10 @@ impl Table {
         self.counts[state as usize]
     }
 
-    /// Whether a record of this key other than `seq` is under a lease in force.
-    pub(super) fn key_is_live_besides(&self, key: &str, seq: i64) -> bool {
-        self.lines.get(key).is_some_and(|line| line.live.iter().any(|live| *live != seq))
+    /// Whether another relay than this row's holds a record of its key.
+    pub(super) fn key_is_with_another(&self, row: &Row) -> bool {
+        let Some(line) = row.key.as_ref().and_then(|key| self.lines.get(key)) else { return false };
+        line.live.iter().filter_map(|seq| self.rows.get(seq)).any(|live| live.owner != row.owner)
     }
 
     /// Follows leases and schedules up to `now`.
