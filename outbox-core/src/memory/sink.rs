@@ -29,6 +29,7 @@ pub struct MemorySink {
 struct Shared {
     clock: Option<Arc<dyn Clock>>,
     limits: SinkLimits,
+    payload_bytes_max: usize,
     state: Mutex<State>,
 }
 
@@ -40,15 +41,17 @@ struct State {
     in_flight_most: usize,
     next: VecDeque<Scripted>,
     by_id: HashMap<Uuid, VecDeque<Scripted>>,
+    default: Scripted,
     down: Option<fn() -> SendError>,
     latency: Duration,
 }
 
 /// What one send does.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub enum Scripted {
     /// Accepts the record.
+    #[default]
     Accept,
     /// Refuses it with this error.
     Fail(fn() -> SendError),
@@ -75,30 +78,53 @@ impl Default for MemorySink {
 impl MemorySink {
     /// A sink that accepts everything at once, up to 100 records in one call.
     pub fn new() -> Self {
-        Self::build(None, SinkLimits::default().with_batch_records(NonZeroUsize::MIN.saturating_add(99)))
+        let limits = SinkLimits::default().with_batch_records(NonZeroUsize::MIN.saturating_add(99));
+        Self::build(None, limits, usize::MAX)
     }
 
     /// A sink whose latency runs by this clock. Without one, there is none.
     pub fn with_clock(clock: impl Clock) -> Self {
-        Self::build(Some(Arc::new(clock)), Self::new().shared.limits)
+        let base = Self::new();
+        Self::build(Some(Arc::new(clock)), base.shared.limits, base.shared.payload_bytes_max)
     }
 
     /// A new sink with other limits.
     #[must_use]
     pub fn with_limits(self, limits: SinkLimits) -> Self {
-        Self::build(self.shared.clock.clone(), limits)
+        Self::build(self.shared.clock.clone(), limits, self.shared.payload_bytes_max)
     }
 
-    fn build(clock: Option<Arc<dyn Clock>>, limits: SinkLimits) -> Self {
-        Self { shared: Arc::new(Shared { clock, limits, state: Mutex::default() }) }
+    /// A new sink that refuses larger payloads for ever. Without it, there is no limit.
+    #[must_use]
+    pub fn with_payload_bytes_max(self, payload_bytes_max: usize) -> Self {
+        Self::build(self.shared.clock.clone(), self.shared.limits, payload_bytes_max)
     }
 
-    /// What the next sends do, one each; those after them accept.
+    fn build(clock: Option<Arc<dyn Clock>>, limits: SinkLimits, payload_bytes_max: usize) -> Self {
+        let state = Mutex::default();
+        Self { shared: Arc::new(Shared { clock, limits, payload_bytes_max, state }) }
+    }
+
+    /// What every send does for which nothing else is scripted. At first it accepts.
+    pub fn set_default(&self, does: Scripted) {
+        self.state().default = does;
+    }
+
+    /// Forgets everything scripted: every send and check is accepted again.
+    pub fn heal(&self) {
+        let mut state = self.state();
+        state.default = Scripted::Accept;
+        state.down = None;
+        state.next.clear();
+        state.by_id.clear();
+    }
+
+    /// What the next sends do, one each.
     pub fn next(&self, script: impl IntoIterator<Item = Scripted>) {
         self.state().next.extend(script);
     }
 
-    /// What the next sends of this record do, one each; those after them accept.
+    /// What the next sends of this record do, one each.
     pub fn next_of(&self, id: Uuid, script: impl IntoIterator<Item = Scripted>) {
         self.state().by_id.entry(id).or_default().extend(script);
     }
@@ -144,7 +170,7 @@ impl MemorySink {
         state.in_flight_most = state.in_flight_most.max(state.in_flight);
         let own = state.by_id.get_mut(&id).and_then(VecDeque::pop_front);
         let down = state.down.map(Scripted::Fail);
-        let does = down.or(own).or_else(|| state.next.pop_front()).unwrap_or(Scripted::Accept);
+        let does = down.or(own).or_else(|| state.next.pop_front()).unwrap_or(state.default);
         (does, state.latency, InFlight(self))
     }
 
@@ -167,6 +193,10 @@ impl Drop for InFlight<'_> {
 #[async_trait]
 impl Sink for MemorySink {
     async fn send(&self, record: &Record, _: &SendContext) -> Result<Receipt, SendError> {
+        let payload_bytes_max = self.shared.payload_bytes_max;
+        if record.payload.len() > payload_bytes_max {
+            return Err(SendError::permanent(format!("payload is larger than {payload_bytes_max} bytes")));
+        }
         let (does, latency, _in_flight) = self.start(record.id);
         if let Some(clock) = self.shared.clock.as_ref().filter(|_| !latency.is_zero()) {
             clock.sleep(latency).await;

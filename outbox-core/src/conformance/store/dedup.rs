@@ -1,7 +1,8 @@
 //! Checks of what drops second copies: the dedup key at enqueue, and the inbox of a receiver. A1, A2.
 
+use std::{pin::pin, time::Duration};
+
 use futures_util::future::join;
-use std::pin::pin;
 
 use super::{
     StoreHarness,
@@ -33,8 +34,7 @@ pub async fn a_second_enqueue_of_a_dedup_key_adds_nothing<H: StoreHarness>(harne
     assert_eq!(existing().await, Enqueued::Existing { id: first, state: Some(State::Claimed) });
     trial.end(&claimed[0], sent()).await;
     assert_eq!(existing().await, Enqueued::Existing { id: first, state: Some(State::Sent) });
-    let mut retention = Retention::default();
-    retention.sent_for = Some(std::time::Duration::ZERO);
+    let retention = Retention { sent_for: Some(Duration::ZERO), ..Retention::default() };
     while trial.store.sweep(&retention).await.unwrap().more {}
     assert_eq!(existing().await, Enqueued::Existing { id: first, state: None }, "its row is gone");
 }

@@ -99,7 +99,7 @@ pub async fn records_are_listed_by_filter_and_page<H: StoreHarness>(harness: &H)
     assert_eq!(list(Filter::state(State::Sent)).await, all[..1]);
     assert_eq!(list(Filter::state(State::Claimed)).await, all[1..2]);
     assert_eq!(list(Filter::state(State::Pending)).await, all[2..]);
-    assert_eq!(list(Filter::state(State::Dead)).await, [Uuid::nil(); 0]);
+    assert!(list(Filter::state(State::Dead)).await.is_empty());
     let orders = Filter::default().with_kind(Pattern::Prefix("order.".into()));
     assert_eq!(list(orders.clone()).await, [all[0], all[1], all[3]]);
     assert_eq!(list(orders.with_key("k")).await, [all[1]]);
@@ -116,7 +116,7 @@ pub async fn records_are_listed_by_filter_and_page<H: StoreHarness>(harness: &H)
     let dated = first[2].created_at;
     assert!(list(Filter::default().with_since(dated)).await.contains(&all[2]), "since includes its time");
     assert!(!list(Filter::default().with_until(dated)).await.contains(&all[2]), "until does not");
-    assert_eq!(list(Filter::default().with_since(dated + HOUR)).await, [Uuid::nil(); 0]);
+    assert!(list(Filter::default().with_since(dated + HOUR)).await.is_empty());
     assert_eq!(list(Filter::default().with_until(dated + HOUR)).await, all);
     assert_eq!(trial.store.show(Uuid::now_v7()).await.unwrap(), None);
 }
