@@ -2,3 +2,5 @@
 #![cfg(feature = "conformance")]
 
 mod memory;
+mod must_fail;
+mod wrong_stores;
