@@ -13,6 +13,8 @@ pub mod memory;
 mod operate;
 mod pattern;
 mod record;
+#[cfg(feature = "relay")]
+pub mod relay;
 mod sink;
 mod state;
 mod store;
