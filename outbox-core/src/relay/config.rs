@@ -25,7 +25,7 @@ pub struct RelayConfig {
     pub grace: Duration,
     /// The most records taken by one claim. Default: 500.
     pub claim_batch: NonZeroUsize,
-    /// The most records of one key taken together. Default: 100.
+    /// The most records of one key taken together, and sent one after the other. Default: 500.
     pub run_max: NonZeroUsize,
     /// The most records of one route held at once beyond those that are being sent. The relay holds
     /// what the route sends in a tenth of a second, up to this. Default: 4,000.
@@ -56,7 +56,7 @@ impl Default for RelayConfig {
             poll_interval: Duration::from_secs(1),
             grace: Duration::from_secs(20),
             claim_batch: ONE.saturating_add(499),
-            run_max: ONE.saturating_add(99),
+            run_max: ONE.saturating_add(499),
             prefetch_max: 4_000,
             mark_linger: Duration::from_millis(2),
             mark_batch: ONE.saturating_add(999),

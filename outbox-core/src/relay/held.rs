@@ -2,7 +2,7 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError, atomic::AtomicUsize},
 };
 
 use tokio::{
@@ -33,6 +33,15 @@ pub(super) struct Held {
     pub(super) alone: bool,
     /// The later records of its run, which go after it.
     pub(super) rest: VecDeque<Slot>,
+    /// Its place in the chain that it was handed over with.
+    pub(super) link: Option<(Arc<Chain>, usize)>,
+}
+
+/// A run under way in one task, record after record.
+#[derive(Debug, Default)]
+pub(super) struct Chain {
+    /// How many of its records have been given to the sink.
+    pub(super) begun: AtomicUsize,
 }
 
 impl Held {
@@ -59,6 +68,17 @@ pub(super) struct Ended {
     pub(super) how: How,
     pub(super) progress: Option<serde_json::Value>,
     pub(super) took: Duration,
+    /// Whether the sink is done with what this record was handed over with: a run goes on to its next.
+    pub(super) over: bool,
+    /// What was handed over with it and not begun, when it is over.
+    pub(super) rest: VecDeque<Slot>,
+}
+
+impl Ended {
+    /// The end of a record that no other waits for.
+    pub(super) fn alone(slot: Slot, how: How, progress: Option<serde_json::Value>, took: Duration) -> Self {
+        Self { slot, how, progress, took, over: true, rest: VecDeque::new() }
+    }
 }
 
 /// What is known of a send that is over.

@@ -1,81 +1,128 @@
 //! One call of a sink, in a task of its own: a panic or a hang in it stays in it.
 
-use std::{panic::AssertUnwindSafe, sync::Arc};
+use std::{
+    collections::VecDeque,
+    panic::AssertUnwindSafe,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use futures_util::FutureExt;
 use tokio::time::{Instant, timeout};
 use tracing::Instrument;
 
-use super::held::{Board, Ended, How, Slot};
-use crate::{Outcomes, Record, SendContext, Sink};
+use super::held::{Board, Chain, Ended, How, Slot};
+use crate::{Outcome, Outcomes, Record, SendContext, SendError, Sink};
 
-/// The records of one call.
-pub(super) enum Load {
-    /// One record, where its claim left it.
-    One(Arc<Vec<Record>>, usize),
-    /// Several, gathered.
-    Many(Vec<Record>),
+/// What one call of a sink, or a run of calls, leaves to its task.
+pub(super) struct Handover {
+    pub(super) sink: Arc<dyn Sink>,
+    pub(super) route: usize,
+    pub(super) cx: SendContext,
+    pub(super) board: Arc<Board>,
 }
 
-impl Load {
-    fn records(&self) -> &[Record] {
-        match self {
-            Self::One(batch, at) => batch.get(*at).map(std::slice::from_ref).unwrap_or_default(),
-            Self::Many(records) => records,
+/// One record of a run.
+pub(super) struct Link {
+    pub(super) slot: Slot,
+    pub(super) batch: Arc<Vec<Record>>,
+    pub(super) at: usize,
+    pub(super) lease_end: Instant,
+}
+
+impl Handover {
+    /// Sends a run, one record after the other, each once the one before it is acknowledged. It stops at
+    /// the first that is not, when a lease runs short, and when `go` is taken back; the loop decides
+    /// what becomes of the rest.
+    pub(super) async fn run(self, links: Vec<Link>, chain: Arc<Chain>, go: Arc<AtomicBool>) {
+        let mut links = links.into_iter();
+        while let Some(link) = links.next() {
+            let Some(record) = link.batch.get(link.at) else { break };
+            chain.begun.fetch_add(1, Ordering::Relaxed);
+            let begun = Instant::now();
+            let mut outcomes = Outcomes::new(1);
+            let result = self.call(std::slice::from_ref(record), &mut outcomes).await;
+            let (outcome, progress) = outcomes.take(0);
+            let how = match result {
+                _ if outcomes.is_settled(0) => How::Reported(outcome),
+                Ok(()) => How::Reported(outcome),
+                Err(how) => how,
+            };
+            let now = Instant::now();
+            let goes_on = matches!(how, How::Reported(Outcome::Sent(_)))
+                && go.load(Ordering::Relaxed)
+                && links
+                    .as_slice()
+                    .first()
+                    .is_some_and(|next| next.lease_end.saturating_duration_since(now) >= self.cx.timeout);
+            let rest = if goes_on {
+                VecDeque::new()
+            } else {
+                links.as_slice().iter().map(|link| link.slot).collect()
+            };
+            let ended = Ended { slot: link.slot, how, progress, took: now - begun, over: !goes_on, rest };
+            self.board.tell(|news| {
+                news.ended.push(ended);
+                if !goes_on {
+                    news.calls.push(self.route);
+                }
+            });
+            if !goes_on {
+                return;
+            }
         }
     }
-}
 
-/// Hands `load` to `sink` and reports the end of each record, as soon as it is known, for `slots`.
-pub(super) async fn send(
-    sink: Arc<dyn Sink>,
-    load: Load,
-    slots: Vec<Slot>,
-    route: usize,
-    cx: SendContext,
-    board: Arc<Board>,
-) {
-    let begun = Instant::now();
-    let records = load.records();
-    let mut outcomes = {
-        let (board, slots) = (Arc::clone(&board), slots.clone());
-        Outcomes::observed(records.len(), move |at, outcome, progress| {
-            let Some(&slot) = slots.get(at) else { return };
-            let took = begun.elapsed();
-            board.tell(|news| {
-                news.ended.push(Ended { slot, how: How::Reported(outcome), progress, took });
-            });
-        })
-    };
-    let span = match records {
-        [record] => tracing::debug_span!(
-            "send",
-            sink = sink.name(),
-            id = %record.id,
-            kind = record.kind,
-            attempt = record.attempts,
-            traceparent = record.headers.get("traceparent"),
-        ),
-        _ => tracing::debug_span!("send_batch", sink = sink.name(), records = records.len()),
-    };
-    let sending = sink.send_batch(records, &cx, &mut outcomes).instrument(span);
-    let result = AssertUnwindSafe(timeout(cx.timeout, sending)).catch_unwind().await;
+    /// Sends several records in one call, and reports the end of each as soon as it is known.
+    pub(super) async fn batch(self, records: Vec<Record>, slots: Vec<Slot>) {
+        let begun = Instant::now();
+        let mut outcomes = {
+            let (board, slots) = (Arc::clone(&self.board), slots.clone());
+            Outcomes::observed(records.len(), move |at, outcome, progress| {
+                let Some(&slot) = slots.get(at) else { return };
+                let ended = Ended::alone(slot, How::Reported(outcome), progress, begun.elapsed());
+                board.tell(|news| news.ended.push(ended));
+            })
+        };
+        let result = self.call(&records, &mut outcomes).await;
+        let silent: Vec<usize> = outcomes.unsettled().collect();
+        self.board.tell(|news| {
+            for at in silent {
+                let Some(&slot) = slots.get(at) else { continue };
+                let (outcome, progress) = outcomes.take(at);
+                let how = match &result {
+                    Ok(()) => How::Reported(outcome),
+                    Err(How::Panicked(text)) => How::Panicked(text.clone()),
+                    Err(_) => How::TimedOut,
+                };
+                news.ended.push(Ended::alone(slot, how, progress, begun.elapsed()));
+            }
+            news.calls.push(self.route);
+        });
+    }
 
-    let took = begun.elapsed();
-    let silent: Vec<usize> = outcomes.unsettled().collect();
-    board.tell(|news| {
-        for at in silent {
-            let Some(&slot) = slots.get(at) else { continue };
-            let (outcome, progress) = outcomes.take(at);
-            let how = match &result {
-                Ok(Ok(())) => How::Reported(outcome),
-                Ok(Err(_)) => How::TimedOut,
-                Err(panic) => How::Panicked(text_of(panic.as_ref())),
-            };
-            news.ended.push(Ended { slot, how, progress, took });
+    async fn call(&self, records: &[Record], outcomes: &mut Outcomes) -> Result<(), How> {
+        let sink = self.sink.name();
+        let span = match records {
+            [record] => tracing::debug_span!(
+                "send",
+                sink,
+                id = %record.id,
+                kind = record.kind,
+                attempt = record.attempts,
+                traceparent = record.headers.get("traceparent"),
+            ),
+            _ => tracing::debug_span!("send_batch", sink, records = records.len()),
+        };
+        let sending = self.sink.send_batch(records, &self.cx, outcomes).instrument(span);
+        match AssertUnwindSafe(timeout(self.cx.timeout, sending)).catch_unwind().await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) => Err(How::TimedOut),
+            Err(panic) => Err(How::Panicked(text_of(panic.as_ref()))),
         }
-        news.calls.push(route);
-    });
+    }
 }
 
 /// Asks `sink` whether it is fit, and reports it under its place.
@@ -85,7 +132,6 @@ pub(super) async fn check(
     within: tokio::time::Duration,
     board: Arc<Board>,
 ) {
-    use crate::SendError;
     let result = AssertUnwindSafe(timeout(within, sink.check())).catch_unwind().await;
     let result = match result {
         Ok(Ok(result)) => result,

@@ -8,9 +8,9 @@ use super::Driver;
 use crate::{
     Mark, SendContext, Settlement, Store,
     relay::{
-        held::{Phase, Slot},
+        held::{Chain, Phase, Slot},
         lane::Unit,
-        send::{self, Load},
+        send::{Handover, Link},
     },
 };
 
@@ -18,8 +18,8 @@ use crate::{
 const UNSEEN_TRUST: Duration = Duration::from_millis(500);
 
 impl<S: Store> Driver<S> {
-    pub(super) fn dispatch(&mut self, now: Instant) {
-        let seen = self.presence.as_ref().is_some_and(|presence| presence.is_held());
+    /// `seen`: whether other relays can see this one.
+    pub(super) fn dispatch(&mut self, seen: bool, now: Instant) {
         for route in 0..self.lanes.len() {
             let lane = &mut self.lanes[route];
             if lane.queued == 0 {
@@ -96,17 +96,58 @@ impl<S: Store> Driver<S> {
         }
         let lane = &mut self.lanes[route];
         lane.calls += 1;
-        let load = match slots.as_slice() {
-            [slot] => Load::One(Arc::clone(&self.held[*slot].batch), self.held[*slot].at),
-            many => Load::Many(many.iter().map(|slot| self.held[*slot].record().clone()).collect()),
-        };
         let mut cx = SendContext::new(lane.send_timeout);
         if lane.pipelined_keys {
             cx = cx.with_pipelined_keys();
         }
         let sink = Arc::clone(&self.sinks[lane.sink].sink);
-        self.sends.spawn(send::send(sink, load, slots, route, cx, Arc::clone(&self.board)));
+        let handover = Handover { sink, route, cx, board: Arc::clone(&self.board) };
+        if let ([slot], false) = (slots.as_slice(), records_max > 1 && !self.held[slots[0]].alone) {
+            let (links, chain) = self.chain(*slot, seen);
+            self.sends.spawn(handover.run(links, chain, Arc::clone(&self.go)));
+        } else {
+            let records = slots.iter().map(|slot| self.held[*slot].record().clone()).collect();
+            self.sends.spawn(handover.batch(records, slots));
+        }
         true
+    }
+
+    /// The record in `slot` with the rest of its run, to go through one task without a turn of the
+    /// loop in between.
+    fn chain(&mut self, slot: Slot, seen: bool) -> (Vec<Link>, Arc<Chain>) {
+        let chain = Arc::new(Chain::default());
+        let lane = &self.lanes[self.held[slot].route];
+        let destination = self.held[slot].destination;
+        // A rate is reckoned record by record, and an unseen relay renews before each.
+        let by_turns = !seen || lane.rate.is_some() || lane.destinations[destination].rate.is_some();
+        let mut run = std::collections::VecDeque::from([slot]);
+        if !by_turns {
+            let mut rest = std::mem::take(&mut self.held[slot].rest);
+            let same = rest
+                .iter()
+                .take_while(|next| {
+                    let next = &self.held[**next];
+                    next.destination == destination && !next.alone && next.record().attempts == 1
+                })
+                .count();
+            let later = rest.split_off(same);
+            run.append(&mut rest);
+            if let Some(last) = run.back() {
+                self.held[*last].rest = later;
+            }
+        }
+        let links = run
+            .into_iter()
+            .enumerate()
+            .map(|(place, slot)| {
+                let held = &mut self.held[slot];
+                held.phase = Phase::Sending;
+                held.link = Some((Arc::clone(&chain), place));
+                let (batch, at) = (Arc::clone(&held.batch), held.at);
+                Link { slot, batch, at, lease_end: held.lease_end }
+            })
+            .collect();
+        (links, chain)
     }
 
     /// Whether the lease leaves the record its whole send timeout.

@@ -118,6 +118,7 @@ impl<S: Store> Driver<S> {
                 phase: Phase::Queued,
                 alone: record.lapses > 0,
                 rest: VecDeque::new(),
+                link: None,
             });
             if record.lapses > 0 {
                 self.suspect = Some(slot);

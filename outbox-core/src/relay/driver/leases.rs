@@ -1,5 +1,7 @@
 //! Renewing what is held, and giving up what is lost.
 
+use std::sync::atomic::Ordering;
+
 use tokio::time::Instant;
 
 use super::Driver;
@@ -102,6 +104,13 @@ impl<S: Store> Driver<S> {
             let held = &mut self.held[slot];
             held.phase = Phase::Marking;
             let rest = std::mem::take(&mut held.rest);
+            let begun =
+                held.link.as_ref().is_none_or(|(chain, place)| *place < chain.begun.load(Ordering::Relaxed));
+            if !begun {
+                self.release([slot].into(), now);
+                self.release(rest, now);
+                continue;
+            }
             let lease_left = held.lease_end.saturating_duration_since(now);
             let outcome = Outcome::Failed(
                 SendError::transient("abandoned when the relay stopped: it may have been sent")

@@ -6,7 +6,13 @@ mod leases;
 mod marking;
 mod outcome;
 
-use std::{future::Future, sync::Arc};
+use std::{
+    future::Future,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use slab::Slab;
 use tokio::{
@@ -40,6 +46,8 @@ pub(super) struct Driver<S> {
     /// The one record held that has lapsed before.
     suspect: Option<Slot>,
     board: Arc<Board>,
+    /// Whether runs under way may go on to their next record.
+    go: Arc<AtomicBool>,
     sends: JoinSet<()>,
     /// Outcomes to be written, in order.
     marks: Vec<(Slot, Mark)>,
@@ -116,6 +124,7 @@ impl<S: Store> Driver<S> {
             held: Slab::new(),
             suspect: None,
             board: Arc::default(),
+            go: Arc::default(),
             sends: JoinSet::new(),
             marks: Vec::new(),
             marks_since: None,
@@ -151,12 +160,14 @@ impl<S: Store> Driver<S> {
             let now = Instant::now();
             while self.sends.try_join_next().is_some() {}
             self.take_news(now);
+            let seen = self.presence.as_ref().is_some_and(|presence| presence.is_held());
+            self.go.store(seen && matches!(stage, Stage::Running), Ordering::Relaxed);
             match stage {
                 Stage::Running => {
                     self.start_checks(now);
                     self.start_enter(now);
                     self.start_upkeep(now);
-                    self.dispatch(now);
+                    self.dispatch(seen, now);
                     self.start_claim(now);
                 }
                 Stage::Finishing(until) => {

@@ -28,13 +28,23 @@ impl<S: Store> Driver<S> {
     }
 
     fn ended(&mut self, ended: Ended, now: Instant) {
-        let Ended { slot, how, progress, took } = ended;
+        let Ended { slot, how, progress, took, over, rest: mut unbegun } = ended;
         // An abandoned send may report after all.
         let Some(held) = self.held.get_mut(slot).filter(|held| held.phase == Phase::Sending) else { return };
-        let rest = std::mem::take(&mut held.rest);
+        held.link = None;
         let (route, destination, alone) = (held.route, held.destination, held.alone);
+        // What the task did not begin, and then what it was not given; the last of a chain holds that.
+        let last = unbegun.back().copied().unwrap_or(slot);
+        for waiting in &unbegun {
+            self.held[*waiting].phase = Phase::Queued;
+            self.held[*waiting].link = None;
+        }
+        unbegun.append(&mut self.held[last].rest);
+        let rest = unbegun;
         let lane = &mut self.lanes[route];
-        lane.destinations[destination].sending -= 1;
+        if over {
+            lane.destinations[destination].sending -= 1;
+        }
         lane.pace.ended(now);
         lane.destinations[destination].pace.ended(now);
         lane.make_ready(destination);
