@@ -11,10 +11,13 @@
 //! tx.commit();
 //!
 //! let sink = MemorySink::new();
-//! Relay::new(outbox)
-//!     .route("order.*", sink.clone())
-//!     .run(async move { sink.received(1).await; })
-//!     .await?;
+//! let sent = async {
+//!     while sink.received().is_empty() {
+//!         tokio::task::yield_now().await;
+//!     }
+//! };
+//! // A service would pass its shutdown signal.
+//! Relay::new(outbox).route("order.*", sink.clone()).run(sent).await?;
 //! # Ok(()) }
 //! ```
 //!

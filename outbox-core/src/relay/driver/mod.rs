@@ -175,9 +175,11 @@ impl<S: Store> Driver<S> {
                     self.release_queued(None);
                     if self.calls.claim.is_idle() && self.nothing_sending() {
                         stage = Stage::Writing(now + self.writing_reserve());
+                        continue;
                     } else if now >= until {
                         self.abandon_sends(now);
                         stage = Stage::Writing(now + self.writing_reserve());
+                        continue;
                     }
                 }
                 Stage::Writing(until) => {
