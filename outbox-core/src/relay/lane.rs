@@ -185,6 +185,7 @@ impl Lane {
         let by_name = &mut self.by_name;
         self.destinations.retain(|_, destination| {
             let idle = destination.held == 0
+                && !destination.ready
                 && destination.breaker.is_closed()
                 && destination.rate.as_ref().is_none_or(|bucket| bucket.next_at() <= now);
             if idle {
