@@ -4,6 +4,7 @@
 
 mod listed;
 mod memory;
+mod model;
 mod must_fail;
 mod wrong_sinks;
 mod wrong_stores;
