@@ -200,6 +200,33 @@ async fn a_body_of_ten_gigabytes_is_not_read() {
 }
 
 #[tokio::test]
+async fn an_endless_head_is_cut_off() {
+    let address = raw(|mut stream| async move {
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n").await;
+        write_for_ever(&mut stream, b"x-more: and more\r\n", Duration::ZERO).await;
+    })
+    .await;
+    let started = Instant::now();
+    let error = send(to(address), &record()).await.unwrap_err();
+    assert_eq!(error.kind(), SendErrorKind::Transient);
+    assert!(started.elapsed() < Duration::from_secs(5));
+}
+
+#[tokio::test]
+async fn an_answer_before_the_end_of_the_request_counts() {
+    let address = raw(|mut stream| async move {
+        let _ = stream.write_all(b"HTTP/1.1 413 Too Large\r\ncontent-length: 0\r\n\r\n").await;
+        std::future::pending::<()>().await;
+    })
+    .await;
+    let mut record = record();
+    // More than the sockets' buffers take.
+    record.payload = outbox_core::Payload::Bytes(vec![b'a'; 32 * 1024 * 1024]);
+    let error = send(to(address), &record).await.unwrap_err();
+    assert_eq!(error.kind(), SendErrorKind::Permanent);
+}
+
+#[tokio::test]
 async fn a_connection_serves_again_after_a_short_body() {
     let connections = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&connections);
