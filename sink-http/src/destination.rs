@@ -10,6 +10,10 @@ pub(crate) fn parse(text: &str, allow_plain_http: bool, guard: &Guard) -> Result
     if text.chars().any(|c| c.is_control() || c.is_whitespace()) {
         return Err("the URL holds a space or a control character".into());
     }
+    // It takes backslashes for slashes; other readers of the same URL do not.
+    if text.contains('\\') {
+        return Err("the URL holds a backslash".into());
+    }
     let url = Url::parse(text).map_err(|error| format!("the URL cannot be read: {error}"))?;
     match url.scheme() {
         "https" => {}
@@ -17,7 +21,7 @@ pub(crate) fn parse(text: &str, allow_plain_http: bool, guard: &Guard) -> Result
         "http" => return Err("the URL is plain http, which the configuration does not allow".into()),
         _ => return Err("the URL's scheme is not https".into()),
     }
-    let Some(host) = url.host_str().filter(|host| !host.is_empty()) else {
+    let Some(host) = url.host_str().filter(|_| names_host(text)) else {
         return Err("the URL has no host".into());
     };
     if !url.username().is_empty() || url.password().is_some() {
@@ -31,6 +35,13 @@ pub(crate) fn parse(text: &str, allow_plain_http: bool, guard: &Guard) -> Result
     }
     guard.check_literal(host).map_err(|refused| refused.to_string())?;
     Ok(url)
+}
+
+/// Whether a host stands where it belongs, behind `://`. The URL parser also finds one behind fewer or more
+/// slashes, and would take the first part of a path for it.
+fn names_host(text: &str) -> bool {
+    let behind = text.split_once(':').and_then(|(_, rest)| rest.strip_prefix("//"));
+    behind.is_some_and(|rest| !rest.starts_with('/'))
 }
 
 #[cfg(test)]
@@ -49,6 +60,12 @@ mod tests {
             ("http://s3cret.example/", "the URL is plain http, which the configuration does not allow"),
             ("https://", "the URL cannot be read: empty host"),
             ("https:///?s3cret", "the URL cannot be read: empty host"),
+            ("https:///s3cret", "the URL has no host"),
+            ("https:s3cret.example", "the URL has no host"),
+            ("https:/s3cret.example", "the URL has no host"),
+            ("https:\\\\s3cret.example", "the URL holds a backslash"),
+            ("https://a.example\\s3cret", "the URL holds a backslash"),
+            ("https:s3cret.example/?a=://b", "the URL has no host"),
             (
                 "https://user:s3cret@a.example/",
                 "the URL holds credentials, which belong into the configured headers",
