@@ -59,6 +59,9 @@ pub trait Store: Send + Sync + 'static {
     async fn mark(&self, marks: &[Mark]) -> Result<MarkReport, StoreError>;
 
     /// Extends leases to `lease_for` from now, and returns those that are lost.
+    ///
+    /// One that has run out is extended as well, unless another relay has claimed a record of its key
+    /// since: two never hold one key.
     async fn renew(&self, leases: &[Lease], lease_for: Duration) -> Result<Vec<Lease>, StoreError>;
 
     /// Waits for a hint that there is something to claim. It may come without cause or not at all.

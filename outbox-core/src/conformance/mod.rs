@@ -32,6 +32,9 @@
 //! What a database or a destination cannot be made to do is declared in a constant of the harness, where a
 //! reader sees it; the checks that need it then show nothing.
 //!
+//! That each check can fail is itself shown, by stores and sinks that are wrong on purpose: `tests/it/wrong_stores`
+//! and `tests/it/wrong_sinks.rs`.
+//!
 //! A check fails by panicking. Its doc comment starts with the number of the contract that it shows.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a check fails by panicking")]
 
