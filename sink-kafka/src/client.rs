@@ -1,0 +1,437 @@
+//! The producer behind a sink: when it may be handed a message, what became of one, and its renewal
+//! after an error that it does not survive.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, RwLock,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use futures_util::{
+    FutureExt,
+    future::{BoxFuture, Shared, WeakShared},
+};
+use outbox_core::{ErrorScope, Receipt, SendError};
+use rdkafka::{
+    ClientContext,
+    error::{KafkaError, KafkaResult, RDKafkaErrorCode as Code},
+    metadata::Metadata,
+    producer::{DeliveryFuture, FutureProducer, FutureRecord, Producer as _, PurgeConfig},
+};
+use tokio::{
+    sync::{Notify, Semaphore},
+    time::Instant,
+};
+
+use crate::{
+    context::Cluster,
+    error::{self, may_be_anothers},
+    message::Message,
+};
+
+/// How long the client may take past a message's own timeout until it reports it: it looks once a second.
+const SCAN: Duration = Duration::from_secs(1);
+/// Room in the client's queue that is freed by others than this sink is noticed this soon.
+const ROOM_POLL: Duration = Duration::from_millis(20);
+/// A name that no topic can have: a broker answers, and creates none.
+const NO_TOPIC: &str = ".";
+/// A topic that the broker makes by itself takes a moment: it is asked again after these.
+const CREATION: [Duration; 2] = [Duration::from_millis(150), Duration::from_millis(350)];
+/// Look-ups at a time: each holds a thread.
+const LOOKUPS_MAX: usize = 8;
+
+/// A producer, whatever its context.
+pub(crate) trait Producer: Send + Sync {
+    fn produce<'a>(&self, record: FutureRecord<'a, [u8], [u8]>) -> Produced<'a>;
+    /// Blocks.
+    fn metadata(&self, topic: &str, timeout: Duration) -> KafkaResult<Metadata>;
+    fn has_died(&self) -> bool;
+    /// Blocks.
+    fn flush(&self, timeout: Duration) -> bool;
+    fn purge(&self);
+}
+
+type Produced<'a> = Result<DeliveryFuture, Box<(KafkaError, FutureRecord<'a, [u8], [u8]>)>>;
+
+impl<C: ClientContext + 'static> Producer for FutureProducer<C> {
+    fn produce<'a>(&self, record: FutureRecord<'a, [u8], [u8]>) -> Produced<'a> {
+        self.send_result(record).map_err(Box::new)
+    }
+
+    fn metadata(&self, topic: &str, timeout: Duration) -> KafkaResult<Metadata> {
+        self.client().fetch_metadata(Some(topic), timeout)
+    }
+
+    fn has_died(&self) -> bool {
+        self.client().fatal_error().is_some()
+    }
+
+    fn flush(&self, timeout: Duration) -> bool {
+        rdkafka::producer::Producer::flush(self, timeout).is_ok()
+    }
+
+    fn purge(&self) {
+        rdkafka::producer::Producer::purge(self, PurgeConfig::default().queue().inflight());
+    }
+}
+
+/// Makes a producer: the first, and another after an error that it does not survive.
+pub(crate) type Factory = Arc<dyn Fn() -> KafkaResult<Arc<dyn Producer>> + Send + Sync>;
+
+/// One producer at a time, shared by every sink made of it.
+pub(crate) struct Client {
+    live: RwLock<Live>,
+    factory: Factory,
+    renewing: tokio::sync::Mutex<()>,
+    cluster: Arc<Cluster>,
+    lookups: Mutex<HashMap<String, WeakShared<BoxFuture<'static, Lookup>>>>,
+    lookups_at_once: Arc<Semaphore>,
+    message_timeout: Duration,
+    room: Notify,
+    /// The sinks that are not closed.
+    open: AtomicUsize,
+}
+
+#[derive(Clone)]
+struct Live {
+    /// None before the first is needed, and after the last sink is closed.
+    producer: Option<Arc<dyn Producer>>,
+    generation: u64,
+    /// Whether it is ours to purge.
+    is_own: bool,
+    is_closed: bool,
+}
+
+/// What the cluster says of a topic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lookup {
+    /// Every partition has a leader, or some have.
+    Ready { leaderless: bool },
+    /// The topic cannot be sent to.
+    Topic(Code),
+    /// The cluster gave no answer.
+    Cluster(Code),
+}
+
+/// Why a message was not acknowledged, as far as the sink has to tell.
+pub(crate) enum Failure {
+    /// The broker refused the batch that the message was in.
+    Batch(Code),
+    /// All else.
+    Told(SendError),
+}
+
+impl Client {
+    /// A client that has its producer, or makes it for the first message.
+    pub(crate) fn new(
+        producer: Option<Arc<dyn Producer>>,
+        is_own: bool,
+        factory: Factory,
+        cluster: Arc<Cluster>,
+        message_timeout: Duration,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            live: RwLock::new(Live { producer, generation: 0, is_own, is_closed: false }),
+            factory,
+            renewing: tokio::sync::Mutex::new(()),
+            cluster,
+            lookups: Mutex::new(HashMap::new()),
+            lookups_at_once: Arc::new(Semaphore::new(LOOKUPS_MAX)),
+            message_timeout,
+            room: Notify::new(),
+            open: AtomicUsize::new(0),
+        })
+    }
+
+    /// Hands the message over and waits for its acknowledgement.
+    ///
+    /// K5: the client cannot withdraw a single message, but it withdraws each by itself after the
+    /// message timeout. So a message is handed over only while that and the client's next look at its
+    /// queue still fit into `timeout`, and only when the cluster has just shown that it is there.
+    pub(crate) async fn send(&self, message: &Message<'_>, timeout: Duration) -> Result<Receipt, Failure> {
+        let started = Instant::now();
+        let Some(spare) = self.spare(timeout) else {
+            let reason = format!(
+                "a send timeout of {timeout:?} is too short to withdraw a late message: lower the sink's \
+                 `send_timeout` to it, or raise the route's"
+            );
+            return Err(told(SendError::unavailable(reason).with_scope(ErrorScope::Sink)));
+        };
+        self.producer().await.map_err(told)?;
+        if !self.cluster.is_ready(&message.topic) {
+            match tokio::time::timeout(spare, self.lookup(&message.topic)).await {
+                Ok(Lookup::Ready { .. }) => {}
+                Ok(Lookup::Topic(code)) => return Err(told(error::of_code(code, "look up the topic"))),
+                Ok(Lookup::Cluster(code)) => return Err(told(self.no_answer(code))),
+                Err(_) => return Err(told(self.no_answer(Code::OperationTimedOut))),
+            }
+        }
+
+        let mut record = message.record();
+        let (delivery, generation) = loop {
+            let (producer, generation) = self.producer().await.map_err(told)?;
+            let produced = producer.produce(record);
+            // Not held while waiting: the last to hold it ends it, which blocks.
+            drop(producer);
+            match produced {
+                Ok(delivery) => break (delivery, generation),
+                Err(refused) => {
+                    let (error, back) = *refused;
+                    if error.rdkafka_error_code() != Some(Code::QueueFull) {
+                        return Err(self.failed(&error, generation, message, Stage::HandOver).await);
+                    }
+                    if started.elapsed() >= spare {
+                        return Err(told(error::of_code(Code::QueueFull, "hand over the record")));
+                    }
+                    record = back;
+                    let _ = tokio::time::timeout(ROOM_POLL, self.room.notified()).await;
+                }
+            }
+        };
+        let delivered = delivery.await;
+        self.room.notify_one();
+        match delivered {
+            Ok(Ok(at)) => Ok(Receipt::new(format!("{}[{}]@{}", message.topic, at.partition, at.offset))),
+            Ok(Err((error, _))) => Err(self.failed(&error, generation, message, Stage::Delivery).await),
+            Err(_) => Err(self.failed(&KafkaError::Canceled, generation, message, Stage::Delivery).await),
+        }
+    }
+
+    /// How long a send of this timeout may wait before the hand-over. None: there is no time for it.
+    pub(crate) fn spare(&self, timeout: Duration) -> Option<Duration> {
+        timeout.checked_sub(self.message_timeout + SCAN)
+    }
+
+    /// Whether the topic can be sent to. Without a topic, whether the cluster is there.
+    pub(crate) async fn check(&self, topic: Option<&str>) -> Result<(), SendError> {
+        let (producer, generation) = self.producer().await?;
+        if producer.has_died() {
+            self.renew(generation).await;
+        }
+        drop(producer);
+        match self.lookup(topic.unwrap_or(NO_TOPIC)).await {
+            Lookup::Ready { .. } => Ok(()),
+            Lookup::Topic(_) if topic.is_none() => Ok(()),
+            Lookup::Topic(code) => Err(error::of_code(code, "look up the topic")),
+            Lookup::Cluster(code) => Err(self.no_answer(code)),
+        }
+    }
+
+    async fn failed(
+        &self,
+        error: &KafkaError,
+        generation: u64,
+        message: &Message<'_>,
+        stage: Stage,
+    ) -> Failure {
+        let topic = &*message.topic;
+        let code = match error {
+            // Its producer was dropped while it waited.
+            KafkaError::Canceled => Code::PurgeQueue,
+            error => error.rdkafka_error_code().unwrap_or(Code::Unknown),
+        };
+        let died = self.live().generation != generation
+            || self.live().producer.is_some_and(|producer| producer.has_died());
+        if died {
+            self.renew(generation).await;
+        }
+        if may_be_anothers(code) {
+            // What the client itself refuses at the hand-over, it refuses for this record alone.
+            return match stage {
+                Stage::HandOver => told(refused(code, message)),
+                Stage::Delivery => Failure::Batch(code),
+            };
+        }
+        if died {
+            let text = format!("the client met an error that it does not survive: {}", error::text(code));
+            return told(SendError::unavailable(text).with_scope(ErrorScope::Sink));
+        }
+        self.cluster.forget(topic);
+        if code != Code::MessageTimedOut {
+            return told(error::of_code(code, "send"));
+        }
+        // It says nothing of the reason: cluster, topic, partition, or this record.
+        match tokio::time::timeout(SCAN / 2, self.lookup(topic)).await {
+            Err(_) => told(self.no_answer(Code::OperationTimedOut)),
+            Ok(Lookup::Cluster(code)) => told(self.no_answer(code)),
+            Ok(Lookup::Topic(code)) => told(error::of_code(code, "send")),
+            Ok(Lookup::Ready { leaderless: true }) => {
+                let reason = "not acknowledged in time, while a partition has no leader";
+                told(SendError::unavailable(reason).with_scope(ErrorScope::Record))
+            }
+            Ok(Lookup::Ready { leaderless: false }) => told(error::of_code(code, "send")),
+        }
+    }
+
+    fn no_answer(&self, code: Code) -> SendError {
+        let why = match self.cluster.refusal() {
+            Some(refusal) => format!("the cluster did not let us in: {}", error::text(refusal)),
+            None => format!("no answer from the cluster: {}", error::text(code)),
+        };
+        SendError::unavailable(why).with_scope(ErrorScope::Sink)
+    }
+
+    /// Asks the cluster for the topic. Those who ask for the same one meanwhile share the answer.
+    fn lookup(&self, topic: &str) -> Shared<BoxFuture<'static, Lookup>> {
+        let mut lookups = self.lookups();
+        if let Some(under_way) = lookups.get(topic).and_then(WeakShared::upgrade)
+            && under_way.peek().is_none()
+        {
+            return under_way;
+        }
+        lookups.retain(|_, lookup| lookup.upgrade().is_some_and(|lookup| lookup.peek().is_none()));
+        let (producer, cluster) = (self.live().producer, Arc::clone(&self.cluster));
+        let (at_once, timeout) = (Arc::clone(&self.lookups_at_once), self.message_timeout);
+        let name = topic.to_owned();
+        let lookup = async move {
+            let Some(producer) = producer else { return Lookup::Cluster(Code::DestroyBroker) };
+            let Ok(permit) = at_once.acquire_owned().await else {
+                return Lookup::Cluster(Code::DestroyBroker);
+            };
+            let asked = tokio::task::spawn_blocking(move || {
+                let _permit = permit;
+                // Recorded here, so that an answer counts that comes after everyone stopped waiting.
+                let mut answer = read(producer.metadata(&name, timeout));
+                for pause in CREATION {
+                    if !matches!(
+                        answer,
+                        Lookup::Topic(
+                            Code::UnknownTopicOrPartition | Code::UnknownTopic | Code::LeaderNotAvailable
+                        )
+                    ) {
+                        break;
+                    }
+                    std::thread::sleep(pause);
+                    answer = read(producer.metadata(&name, timeout));
+                }
+                if matches!(answer, Lookup::Ready { .. }) {
+                    cluster.set_ready(name);
+                }
+                answer
+            });
+            asked.await.unwrap_or(Lookup::Cluster(Code::Fail))
+        };
+        let lookup = lookup.boxed().shared();
+        if let Some(weak) = lookup.downgrade() {
+            lookups.insert(topic.to_owned(), weak);
+        }
+        lookup
+    }
+
+    /// Puts another producer in the place of the dead one of this generation, once.
+    async fn renew(&self, generation: u64) {
+        let _renewing = self.renewing.lock().await;
+        if self.live().generation != generation {
+            return;
+        }
+        let factory = Arc::clone(&self.factory);
+        let made = tokio::task::spawn_blocking(move || factory()).await;
+        let Ok(Ok(producer)) = made else {
+            tracing::error!("the Kafka client is dead and another cannot be made; the next send tries again");
+            return;
+        };
+        let (old, was_own) = {
+            let mut live = self.live.write().unwrap_or_else(PoisonError::into_inner);
+            if live.is_closed {
+                return;
+            }
+            live.generation += 1;
+            (live.producer.replace(producer), std::mem::replace(&mut live.is_own, true))
+        };
+        if let Some(old) = old {
+            self.cluster.forget_all();
+            tracing::warn!("the Kafka client met an error that it does not survive; another takes its place");
+            end(old, Duration::ZERO, was_own).await;
+        }
+    }
+
+    /// The producer and its generation; made now, if it is the first time.
+    async fn producer(&self) -> Result<(Arc<dyn Producer>, u64), SendError> {
+        let mut live = self.live();
+        if live.producer.is_none() && !live.is_closed {
+            self.renew(live.generation).await;
+            live = self.live();
+        }
+        let missing = if live.is_closed { "the sink is closed" } else { "the Kafka client cannot be made" };
+        let generation = live.generation;
+        live.producer
+            .map(|producer| (producer, generation))
+            .ok_or_else(|| SendError::unavailable(missing).with_scope(ErrorScope::Sink))
+    }
+
+    pub(crate) fn open(&self) {
+        self.open.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Waits for what was handed over. With the last sink the producer ends, and what is left in it.
+    pub(crate) async fn close(&self, grace: Duration) {
+        let is_last = self.open.fetch_sub(1, Ordering::AcqRel) == 1;
+        let Live { producer, is_own, .. } = if is_last {
+            let mut live = self.live.write().unwrap_or_else(PoisonError::into_inner);
+            live.is_closed = true;
+            Live { producer: live.producer.take(), ..*live }
+        } else {
+            self.live()
+        };
+        if let Some(producer) = producer {
+            end(producer, grace, is_last && is_own).await;
+        }
+    }
+
+    fn live(&self) -> Live {
+        self.live.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn lookups(&self) -> MutexGuard<'_, HashMap<String, WeakShared<BoxFuture<'static, Lookup>>>> {
+        self.lookups.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How far a message came.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// The client did not take it.
+    HandOver,
+    /// The client gave it back.
+    Delivery,
+}
+
+fn told(error: SendError) -> Failure {
+    Failure::Told(error)
+}
+
+/// The refusal of one message for what it is. It names the size.
+pub(crate) fn refused(code: Code, message: &Message<'_>) -> SendError {
+    error::of_code(code, &format!("send a message of {} bytes to {}", message.bytes(), message.topic))
+}
+
+/// Flushes, purges if told, and drops, on a thread that may block.
+async fn end(producer: Arc<dyn Producer>, grace: Duration, purge: bool) {
+    let ended = tokio::task::spawn_blocking(move || {
+        if !producer.flush(grace) && purge {
+            producer.purge();
+        }
+    });
+    let _ = ended.await;
+}
+
+fn read(answer: KafkaResult<Metadata>) -> Lookup {
+    let metadata = match answer {
+        Ok(metadata) => metadata,
+        Err(error) => return Lookup::Cluster(error.rdkafka_error_code().unwrap_or(Code::Unknown)),
+    };
+    let Some(topic) = metadata.topics().first() else {
+        return Lookup::Topic(Code::UnknownTopicOrPartition);
+    };
+    if let Some(error) = topic.error() {
+        return Lookup::Topic(error.into());
+    }
+    let leaderless = topic.partitions().iter().filter(|partition| partition.leader() < 0).count();
+    if leaderless == topic.partitions().len() {
+        return Lookup::Topic(Code::LeaderNotAvailable);
+    }
+    Lookup::Ready { leaderless: leaderless > 0 }
+}

@@ -1,0 +1,485 @@
+//! How a `KafkaSink` is configured, and which settings of librdkafka it refuses.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    num::NonZeroUsize,
+    time::Duration,
+};
+
+use outbox_core::CloudEvents;
+use rdkafka::{ClientConfig, config::RDKafkaLogLevel};
+use serde::{Deserialize, Serialize};
+
+use crate::{ConnectError, ConnectErrorKind};
+
+/// How much earlier than the send's own deadline the client withdraws a message. It looks for late
+/// messages once a second; the rest is for what comes before the hand-over.
+pub(crate) const WITHDRAWAL: Duration = Duration::from_secs(2);
+
+/// Which cluster, which topic, and every setting of librdkafka.
+///
+/// It can be read from a file. Its `Debug` shows the names of the properties, not their values.
+///
+/// # Examples
+///
+/// ```
+/// use sink_kafka::KafkaConfig;
+///
+/// let config = KafkaConfig::new("kafka-1:9092,kafka-2:9092")
+///     .with_topic("shop.{kind}")
+///     .with_property("compression.type", "zstd");
+/// ```
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct KafkaConfig {
+    /// Where the cluster is found: `host:port`, several of them with commas between.
+    pub brokers: String,
+    /// The topic of records that name no destination: a name, or a template in which `{kind}` stands for
+    /// the record's kind. Default: none, and a record without a destination is dead.
+    #[serde(default)]
+    pub topic: Option<String>,
+    /// Sends CloudEvents. Default: none, the payload goes as it is.
+    #[serde(default)]
+    pub cloud_events: Option<CloudEvents>,
+    /// The send timeout of the routes that lead here: 3 s or more, default 5 s as the relay's own.
+    /// What the broker has not acknowledged 2 s before it is withdrawn from the client. Longer than a
+    /// route's, and the sink refuses that route's sends, since it could not withdraw them in time.
+    #[serde(default = "send_timeout")]
+    pub send_timeout: Duration,
+    /// How many records may be under way, unless the route says otherwise. Default: 1,000. Few, and
+    /// throughput is bound by round trips.
+    #[serde(default = "in_flight_max")]
+    pub in_flight_max: NonZeroUsize,
+    /// [Properties of librdkafka](https://github.com/confluentinc/librdkafka/blob/master/CONFIGURATION.md),
+    /// handed on as they are. They go before the sink's own choices, which are `acks=all`,
+    /// `enable.idempotence=true`, `partitioner=murmur2_random`, `linger.ms=1`,
+    /// `statistics.interval.ms=10000` and timeouts that follow from [`send_timeout`](Self::send_timeout).
+    #[serde(default)]
+    pub properties: BTreeMap<String, String>,
+    /// Names of properties that may weaken delivery: `acks`, `enable.idempotence`, `max.in.flight`,
+    /// `queuing.strategy`, `retries`. Default: none, and a weak value is refused. With one here,
+    /// acknowledged records can be lost, doubled or reordered by the cluster.
+    #[serde(default)]
+    pub weak_delivery: BTreeSet<String>,
+}
+
+fn send_timeout() -> Duration {
+    Duration::from_secs(5)
+}
+
+fn in_flight_max() -> NonZeroUsize {
+    NonZeroUsize::MIN.saturating_add(999)
+}
+
+impl KafkaConfig {
+    /// The cluster that is found at these addresses.
+    pub fn new(brokers: impl Into<String>) -> Self {
+        Self {
+            brokers: brokers.into(),
+            topic: None,
+            cloud_events: None,
+            send_timeout: send_timeout(),
+            in_flight_max: in_flight_max(),
+            properties: BTreeMap::new(),
+            weak_delivery: BTreeSet::new(),
+        }
+    }
+
+    /// The cluster and the properties of a client that the application has, for
+    /// [`KafkaSink::from_producer`](crate::KafkaSink::from_producer).
+    pub fn from_client(client: &ClientConfig) -> Self {
+        let mut config = Self::new("");
+        for name in client.config_map().into_keys() {
+            let value = client.get(name).unwrap_or_default().to_owned();
+            match canonical(name) {
+                "bootstrap.servers" => config.brokers = value,
+                name => {
+                    config.properties.insert(name.to_owned(), value);
+                }
+            }
+        }
+        config
+    }
+
+    /// The topic of records that name no destination, or a template for it.
+    #[must_use]
+    pub fn with_topic(mut self, topic: impl Into<String>) -> Self {
+        self.topic = Some(topic.into());
+        self
+    }
+
+    /// Sends CloudEvents.
+    #[must_use]
+    pub fn with_cloud_events(mut self, cloud_events: CloudEvents) -> Self {
+        self.cloud_events = Some(cloud_events);
+        self
+    }
+
+    /// The send timeout of the routes that lead here.
+    #[must_use]
+    pub fn with_send_timeout(mut self, timeout: Duration) -> Self {
+        self.send_timeout = timeout;
+        self
+    }
+
+    /// How many records may be under way.
+    #[must_use]
+    pub fn with_in_flight_max(mut self, records: NonZeroUsize) -> Self {
+        self.in_flight_max = records;
+        self
+    }
+
+    /// Sets a property of librdkafka.
+    #[must_use]
+    pub fn with_property(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.properties.insert(name.into(), value.into());
+        self
+    }
+
+    /// Lets this property weaken delivery; see [`weak_delivery`](Self::weak_delivery).
+    #[must_use]
+    pub fn with_weak_delivery(mut self, property: impl Into<String>) -> Self {
+        self.weak_delivery.insert(property.into());
+        self
+    }
+
+    /// Checks every property, and fills in what the sink chooses.
+    pub(crate) fn settings(&self, origin: Origin) -> Result<Settings<'_>, ConnectError> {
+        let mut settings = self.properties()?;
+        if origin == Origin::Own {
+            for (name, value) in CHOICES {
+                settings.entry(name).or_insert_with(|| value.to_owned());
+            }
+        }
+        self.refuse_weak(&settings)?;
+        let message_timeout = self.message_timeout(&settings, origin)?;
+        let millis = message_timeout.as_millis();
+        settings.insert("message.timeout.ms", millis.to_string());
+        // A missing topic is then known before its messages time out.
+        settings.entry("topic.metadata.propagation.max.ms").or_insert_with(|| (millis / 2).to_string());
+        settings.insert("bootstrap.servers", self.brokers.clone());
+        Ok(Settings { properties: settings, message_timeout })
+    }
+
+    fn properties(&self) -> Result<BTreeMap<&str, String>, ConnectError> {
+        let mut settings = BTreeMap::new();
+        for (name, value) in &self.properties {
+            let refused =
+                |why: &str| ConnectError::new(ConnectErrorKind::Property, format!("property {name:?} {why}"));
+            let name = canonical(name);
+            match name {
+                "bootstrap.servers" => return Err(refused("is set by `brokers`")),
+                "transactional.id" => {
+                    return Err(refused("needs transactions, which the sink has no use for"));
+                }
+                "delivery.report.only.error" if is_true(value) => {
+                    return Err(refused("would keep back the acknowledgements that the sink waits for"));
+                }
+                _ => {}
+            }
+            if settings.insert(name, value.clone()).is_some() {
+                return Err(refused("is set twice, by another of its names too"));
+            }
+        }
+        Ok(settings)
+    }
+
+    fn refuse_weak(&self, settings: &BTreeMap<&str, String>) -> Result<(), ConnectError> {
+        for name in &self.weak_delivery {
+            if !WEAKENING.iter().any(|rule| rule.name == canonical(name)) {
+                let message = format!("property {name:?} cannot weaken delivery, so it needs no permission");
+                return Err(ConnectError::new(ConnectErrorKind::Weak, message));
+            }
+        }
+        for rule in WEAKENING {
+            let value = settings.get(rule.name).map_or(rule.unset, String::as_str);
+            let allowed = self.weak_delivery.iter().any(|name| canonical(name) == rule.name);
+            if (rule.is_weak)(value) && !allowed {
+                let message = format!(
+                    "property \"{}\" of {value:?} weakens delivery: {}; allow it by name in `weak_delivery` if that is meant",
+                    rule.name, rule.because
+                );
+                return Err(ConnectError::new(ConnectErrorKind::Weak, message));
+            }
+        }
+        Ok(())
+    }
+
+    fn message_timeout(
+        &self,
+        settings: &BTreeMap<&str, String>,
+        origin: Origin,
+    ) -> Result<Duration, ConnectError> {
+        let refused = |message: String| ConnectError::new(ConnectErrorKind::Timeout, message);
+        let most = self.send_timeout.checked_sub(WITHDRAWAL).filter(|most| *most >= Duration::from_secs(1));
+        let Some(most) = most else {
+            return Err(refused(format!("a send timeout of {:?} is less than 3s", self.send_timeout)));
+        };
+        let given = match settings.get("message.timeout.ms") {
+            Some(text) => text.parse().map(Duration::from_millis).map_err(|_| {
+                refused("property \"message.timeout.ms\" is no number of milliseconds".to_owned())
+            })?,
+            None if origin == Origin::Own => most,
+            None => Duration::from_secs(300),
+        };
+        if given.is_zero() || given > most {
+            return Err(refused(format!(
+                "property \"message.timeout.ms\" must be from 1 to {}, 2 s less than the send timeout of {:?}, \
+                 so that late messages are withdrawn",
+                most.as_millis(),
+                self.send_timeout
+            )));
+        }
+        Ok(given)
+    }
+}
+
+/// Shows the names of the properties, not their values: passwords and keys are among them.
+impl fmt::Debug for KafkaConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KafkaConfig")
+            .field("brokers", &self.brokers)
+            .field("topic", &self.topic)
+            .field("cloud_events", &self.cloud_events)
+            .field("send_timeout", &self.send_timeout)
+            .field("in_flight_max", &self.in_flight_max)
+            .field("properties", &self.properties.keys())
+            .field("weak_delivery", &self.weak_delivery)
+            .finish()
+    }
+}
+
+/// Whose client the settings are for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// The sink makes it.
+    Own,
+    /// The application made it, with librdkafka's own defaults.
+    Foreign,
+}
+
+/// Settings that have passed the checks.
+#[derive(Clone)]
+pub(crate) struct Settings<'a> {
+    properties: BTreeMap<&'a str, String>,
+    pub(crate) message_timeout: Duration,
+}
+
+impl Settings<'_> {
+    pub(crate) fn client(&self) -> ClientConfig {
+        let mut client = ClientConfig::new();
+        for (name, value) in &self.properties {
+            client.set(*name, value);
+        }
+        // The rest is tracing's to filter.
+        let level = if self.properties.contains_key("debug") {
+            RDKafkaLogLevel::Debug
+        } else {
+            RDKafkaLogLevel::Info
+        };
+        client.set_log_level(level);
+        client
+    }
+
+    /// The client that sends each message in a request of its own.
+    pub(crate) fn solo_client(&self) -> ClientConfig {
+        let mut client = self.client();
+        client.set("batch.num.messages", "1").set("linger.ms", "0").set("statistics.interval.ms", "0");
+        client
+    }
+}
+
+/// What the sink sets unless the configuration does.
+const CHOICES: [(&str, &str); 5] = [
+    ("acks", "all"),
+    ("enable.idempotence", "true"),
+    // As Java's clients: equal keys meet in one partition, whichever language they are sent from.
+    ("partitioner", "murmur2_random"),
+    ("linger.ms", "1"),
+    ("statistics.interval.ms", "10000"),
+];
+
+struct Weakening {
+    name: &'static str,
+    /// What librdkafka takes when the property is not set.
+    unset: &'static str,
+    is_weak: fn(&str) -> bool,
+    because: &'static str,
+}
+
+const WEAKENING: [Weakening; 5] = [
+    Weakening {
+        name: "acks",
+        unset: "all",
+        is_weak: |value| !matches!(value.trim(), "all" | "-1"),
+        because: "a record counts as sent that not all in-sync replicas have",
+    },
+    Weakening {
+        name: "enable.idempotence",
+        unset: "false",
+        is_weak: |value| !is_true(value),
+        because: "the client's own retries can double and reorder records",
+    },
+    Weakening {
+        name: "max.in.flight",
+        // Idempotence, which has a rule of its own, brings it down to 5.
+        unset: "5",
+        is_weak: |value| value.trim().parse::<u32>().map_or(true, |requests| requests > 5),
+        because: "more than 5 requests in flight can be reordered",
+    },
+    Weakening {
+        name: "queuing.strategy",
+        unset: "fifo",
+        is_weak: |value| value.trim() != "fifo",
+        because: "newer records overtake older ones",
+    },
+    Weakening {
+        name: "retries",
+        unset: "2147483647",
+        is_weak: |value| value.trim().parse::<u32>().map_or(true, |retries| retries == 0),
+        because: "each hiccup of a broker is then a failed attempt",
+    },
+];
+
+fn is_true(value: &str) -> bool {
+    matches!(value.trim().to_ascii_lowercase().as_str(), "true" | "t" | "1")
+}
+
+/// The one name of a property that has several.
+fn canonical(name: &str) -> &str {
+    match name {
+        "metadata.broker.list" => "bootstrap.servers",
+        "request.required.acks" => "acks",
+        "delivery.timeout.ms" => "message.timeout.ms",
+        "max.in.flight.requests.per.connection" => "max.in.flight",
+        "message.send.max.retries" => "retries",
+        "queue.buffering.max.ms" => "linger.ms",
+        "compression.codec" => "compression.type",
+        name => name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(name: &str, value: &str) -> KafkaConfig {
+        KafkaConfig::new("localhost:9092").with_property(name, value)
+    }
+
+    fn refusal(config: &KafkaConfig) -> ConnectErrorKind {
+        config.settings(Origin::Own).err().map(|error| error.kind()).expect("refused")
+    }
+
+    #[test]
+    fn weak_delivery_is_refused_unless_it_is_asked_for_by_name() {
+        for (name, value) in [
+            ("acks", "1"),
+            ("request.required.acks", "0"),
+            ("enable.idempotence", "false"),
+            ("max.in.flight", "6"),
+            ("max.in.flight.requests.per.connection", "1000000"),
+            ("queuing.strategy", "lifo"),
+            ("retries", "0"),
+            ("message.send.max.retries", "0"),
+        ] {
+            assert_eq!(refusal(&with(name, value)), ConnectErrorKind::Weak, "{name}={value}");
+            let asked_for = with(name, value).with_weak_delivery(name);
+            assert!(asked_for.settings(Origin::Own).is_ok(), "{name}={value}");
+            let other = if canonical(name) == "acks" { "retries" } else { "acks" };
+            let asked_otherwise = with(name, value).with_weak_delivery(other);
+            assert_eq!(refusal(&asked_otherwise), ConnectErrorKind::Weak, "{name}={value}");
+        }
+        for (name, value) in [("acks", "-1"), ("acks", "all"), ("max.in.flight", "1"), ("retries", "3")] {
+            assert!(with(name, value).settings(Origin::Own).is_ok(), "{name}={value}");
+        }
+    }
+
+    #[test]
+    fn permission_for_what_cannot_weaken_is_refused() {
+        let config = KafkaConfig::new("localhost:9092").with_weak_delivery("ack");
+        assert_eq!(refusal(&config), ConnectErrorKind::Weak);
+    }
+
+    #[test]
+    fn what_the_sink_cannot_work_with_is_refused() {
+        for (name, value) in [
+            ("bootstrap.servers", "elsewhere:9092"),
+            ("metadata.broker.list", "elsewhere:9092"),
+            ("transactional.id", "t"),
+            ("delivery.report.only.error", "true"),
+        ] {
+            assert_eq!(refusal(&with(name, value)), ConnectErrorKind::Property, "{name}");
+        }
+        let twice = with("acks", "all").with_property("request.required.acks", "all");
+        assert_eq!(refusal(&twice), ConnectErrorKind::Property);
+    }
+
+    /// K5: a late message is withdrawn 2 s before the send's deadline, or the configuration is refused.
+    #[test]
+    fn messages_are_withdrawn_before_the_send_times_out() {
+        let config = KafkaConfig::new("localhost:9092");
+        let settings = config.settings(Origin::Own).unwrap();
+        assert_eq!(settings.message_timeout, Duration::from_secs(3));
+        assert_eq!(settings.client().get("message.timeout.ms"), Some("3000"));
+        assert!(with("message.timeout.ms", "3000").settings(Origin::Own).is_ok());
+        for (name, value) in [
+            ("message.timeout.ms", "3001"),
+            ("delivery.timeout.ms", "300000"),
+            ("message.timeout.ms", "0"),
+            ("message.timeout.ms", "soon"),
+        ] {
+            assert_eq!(refusal(&with(name, value)), ConnectErrorKind::Timeout, "{name}={value}");
+        }
+        let short = KafkaConfig::new("localhost:9092").with_send_timeout(Duration::from_millis(2_999));
+        assert_eq!(refusal(&short), ConnectErrorKind::Timeout);
+    }
+
+    #[test]
+    fn a_foreign_client_is_held_to_the_same_rules_by_librdkafkas_own_defaults() {
+        let mut client = ClientConfig::new();
+        client.set("metadata.broker.list", "localhost:9092").set("sasl.password", "s3cret");
+        let kind = |client: &ClientConfig| {
+            KafkaConfig::from_client(client).settings(Origin::Foreign).err().map(|error| error.kind())
+        };
+        assert_eq!(kind(&client), Some(ConnectErrorKind::Weak));
+        client.set("enable.idempotence", "true");
+        assert_eq!(kind(&client), Some(ConnectErrorKind::Timeout));
+        client.set("delivery.timeout.ms", "2500");
+        assert_eq!(kind(&client), None);
+
+        let config = KafkaConfig::from_client(&client);
+        let settings = config.settings(Origin::Foreign).unwrap();
+        assert_eq!(settings.message_timeout, Duration::from_millis(2_500));
+        let client = settings.client();
+        assert_eq!(client.get("bootstrap.servers"), Some("localhost:9092"));
+        assert_eq!(client.get("sasl.password"), Some("s3cret"));
+        assert_eq!(client.get("partitioner"), None);
+    }
+
+    /// K7: a configuration shows no value of a property.
+    #[test]
+    fn debug_shows_no_secret() {
+        let config = with("sasl.password", "s3cret").with_property("ssl.key.pem", "s3cret");
+        let shown = format!("{config:?}");
+        assert!(!shown.contains("s3cret") && shown.contains("sasl.password"), "{shown}");
+    }
+
+    #[test]
+    fn a_file_can_hold_it() {
+        let config: KafkaConfig = serde_json::from_str(
+            r#"{
+                "brokers": "localhost:9092",
+                "topic": "shop.{kind}",
+                "properties": {"compression.type": "zstd"},
+                "cloud_events": {"source": "/orders"}
+            }"#,
+        )
+        .unwrap();
+        assert_eq!(config.send_timeout, Duration::from_secs(5));
+        assert_eq!(config.properties["compression.type"], "zstd");
+        assert!(serde_json::from_str::<KafkaConfig>(r#"{"brokers": "a", "topics": "b"}"#).is_err());
+    }
+}
