@@ -55,7 +55,7 @@ pub struct KafkaConfig {
     /// [Properties of librdkafka](https://github.com/confluentinc/librdkafka/blob/master/CONFIGURATION.md),
     /// handed on as they are. They go before the sink's own choices, which are `acks=all`,
     /// `enable.idempotence=true`, `partitioner=murmur2_random`, `linger.ms=1`,
-    /// `statistics.interval.ms=10000` and timeouts that follow from [`send_timeout`](Self::send_timeout).
+    /// `reconnect.backoff.max.ms=1000`, `statistics.interval.ms=10000` and timeouts that follow from [`send_timeout`](Self::send_timeout).
     #[serde(default)]
     pub properties: BTreeMap<String, String>,
     /// Names of properties that may weaken delivery: `acks`, `enable.idempotence`, `max.in.flight`,
@@ -292,12 +292,14 @@ impl Settings<'_> {
 }
 
 /// What the sink sets unless the configuration does.
-const CHOICES: [(&str, &str); 5] = [
+const CHOICES: [(&str, &str); 6] = [
     ("acks", "all"),
     ("enable.idempotence", "true"),
     // As Java's clients: equal keys meet in one partition, whichever language they are sent from.
     ("partitioner", "murmur2_random"),
     ("linger.ms", "1"),
+    // A cluster that is back is noticed by the next probe or the one after.
+    ("reconnect.backoff.max.ms", "1000"),
     ("statistics.interval.ms", "10000"),
 ];
 

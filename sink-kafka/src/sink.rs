@@ -174,7 +174,7 @@ impl Sink for KafkaSink {
 
     async fn close(&self, grace: Duration) {
         if !self.is_closed.swap(true, Ordering::AcqRel) {
-            tokio::join!(self.client.close(grace), self.solo.close(grace));
+            futures_util::future::join(self.client.close(grace), self.solo.close(grace)).await;
         }
     }
 }
