@@ -5,5 +5,6 @@ mod answers;
 mod conformance;
 mod guard;
 mod receiver;
+mod relayed;
 mod requests;
 mod tls;
