@@ -1,1 +1,20 @@
-//! SMTP transport for a transactional outbox.
+//! Mail for a transactional outbox: SMTP with an outcome for each recipient.
+
+mod config;
+mod dialogue;
+mod dkim;
+mod email;
+mod error;
+mod headers;
+mod message;
+mod pool;
+mod progress;
+mod sink;
+mod text;
+mod wire;
+
+pub use config::{Credentials, OnRefused, SmtpConfig, Tls, TokenSource};
+pub use dkim::DkimConfig;
+pub use email::{Attachment, Content, Email, Inline, ListUnsubscribe, Mailbox};
+pub use error::{InvalidEmail, SmtpError};
+pub use sink::SmtpSink;
