@@ -1,7 +1,13 @@
 //! The sink: one record is one mail, and each of its recipients has an end of its own.
 
-use std::{collections::HashSet, fmt, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
+use futures_util::{StreamExt, stream::FuturesUnordered};
 use lettre::{
     Address,
     transport::smtp::{
@@ -140,6 +146,29 @@ impl SmtpSink {
             Err(with_progress(error, &progress))
         }
     }
+
+    /// The records of one key, until one fails.
+    async fn deliver_in_sequence(
+        &self,
+        lane: Vec<(usize, &Record)>,
+        cx: &SendContext,
+        outcomes: &Mutex<&mut Outcomes>,
+    ) {
+        let mut failed = false;
+        for (at, record) in lane {
+            if failed {
+                locked(outcomes).not_attempted(at);
+                continue;
+            }
+            let result = self.deliver(record, cx, &mut |kept| locked(outcomes).progress(at, kept)).await;
+            failed = result.is_err();
+            locked(outcomes).set(at, result);
+        }
+    }
+}
+
+fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn with_progress(error: SendError, progress: &Progress) -> SendError {
@@ -217,20 +246,26 @@ impl Sink for SmtpSink {
         self.deliver(record, cx, &mut |_| {}).await
     }
 
+    /// As the default, with each record's progress besides.
     async fn send_batch(&self, records: &[Record], cx: &SendContext, outcomes: &mut Outcomes) {
-        let mut failed_keys = HashSet::new();
+        let mut lanes: Vec<Vec<(usize, &Record)>> = Vec::new();
+        let mut lane_of = HashMap::new();
         for (at, record) in records.iter().enumerate() {
-            let key = record.key.as_deref().filter(|_| !cx.pipelined_keys);
-            if key.is_some_and(|key| failed_keys.contains(key)) {
-                outcomes.not_attempted(at);
-                continue;
+            match record.key.as_deref().filter(|_| !cx.pipelined_keys) {
+                Some(key) => {
+                    let lane = *lane_of.entry(key).or_insert(lanes.len());
+                    if lane == lanes.len() {
+                        lanes.push(Vec::new());
+                    }
+                    lanes[lane].push((at, record));
+                }
+                None => lanes.push(vec![(at, record)]),
             }
-            let result = self.deliver(record, cx, &mut |kept| outcomes.progress(at, kept)).await;
-            if let (Err(_), Some(key)) = (&result, key) {
-                failed_keys.insert(key);
-            }
-            outcomes.set(at, result);
         }
+        let outcomes = Mutex::new(outcomes);
+        let under_way: FuturesUnordered<_> =
+            lanes.into_iter().map(|lane| self.deliver_in_sequence(lane, cx, &outcomes)).collect();
+        under_way.collect::<()>().await;
     }
 
     /// One mail a call, as many calls as there are connections.

@@ -1,6 +1,8 @@
 //! Tests of the SMTP sink: against a scripted server for every answer, and against a real MTA.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod auth;
+mod conformance;
 mod hostile;
 mod pool;
 mod recipients;

@@ -14,7 +14,7 @@ use sink_smtp::{Email, SmtpConfig, SmtpSink, Tls};
 use tokio::{
     io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader},
     net::TcpListener,
-    task::JoinHandle,
+    task::JoinSet,
 };
 use tokio_rustls::{
     TlsAcceptor,
@@ -52,6 +52,8 @@ pub(crate) struct At {
 pub(crate) struct Taken {
     pub(crate) to: Vec<String>,
     pub(crate) message: String,
+    /// Whether the server has said so.
+    pub(crate) acknowledged: bool,
 }
 
 type Script = dyn Fn(&At) -> Act + Send + Sync;
@@ -67,13 +69,11 @@ pub(crate) struct Scripted {
     pub(crate) port: u16,
     pub(crate) certificate: String,
     seen: Arc<Seen>,
-    task: JoinHandle<()>,
-}
-
-impl Drop for Scripted {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
+    script: Arc<Script>,
+    acceptor: TlsAcceptor,
+    implicit: bool,
+    /// The listener and its connections; none while it is down.
+    serving: Mutex<Option<JoinSet<()>>>,
 }
 
 /// Takes everything.
@@ -101,16 +101,30 @@ impl Scripted {
             .with_no_client_auth()
             .with_single_cert(vec![cert.der().clone()], key)
             .unwrap();
-        let acceptor = TlsAcceptor::from(Arc::new(tls));
-        let seen = Arc::new(Seen::default());
-        let (for_task, script) = (seen.clone(), Arc::new(script));
-        let task = tokio::spawn(async move {
+        let server = Self {
+            port,
+            certificate: cert.pem(),
+            seen: Arc::default(),
+            script: Arc::new(script),
+            acceptor: TlsAcceptor::from(Arc::new(tls)),
+            implicit,
+            serving: Mutex::new(None),
+        };
+        server.serve(listener);
+        server
+    }
+
+    fn serve(&self, listener: TcpListener) {
+        let (seen, script) = (self.seen.clone(), self.script.clone());
+        let (acceptor, implicit) = (self.acceptor.clone(), self.implicit);
+        let mut serving = JoinSet::new();
+        serving.spawn(async move {
+            let mut sessions = JoinSet::new();
             while let Ok((tcp, _)) = listener.accept().await {
-                let connection = for_task.connections.fetch_add(1, Ordering::SeqCst);
-                let session =
-                    Session { connection, script: script.clone() as Arc<Script>, seen: for_task.clone() };
+                let connection = seen.connections.fetch_add(1, Ordering::SeqCst);
+                let session = Session { connection, script: script.clone(), seen: seen.clone() };
                 let acceptor = acceptor.clone();
-                tokio::spawn(async move {
+                sessions.spawn(async move {
                     if implicit {
                         let tls = acceptor.accept(tcp).await?;
                         session.run(BufReader::new(tls), true).await?;
@@ -122,7 +136,21 @@ impl Scripted {
                 });
             }
         });
-        Self { port, certificate: cert.pem(), seen, task }
+        *self.serving.lock().unwrap() = Some(serving);
+    }
+
+    /// Closes the port and every connection, until [`up`](Self::up).
+    pub(crate) async fn down(&self) {
+        let serving = self.serving.lock().unwrap().take();
+        if let Some(mut serving) = serving {
+            serving.shutdown().await;
+        }
+    }
+
+    pub(crate) async fn up(&self) {
+        if self.serving.lock().unwrap().is_none() {
+            self.serve(TcpListener::bind(("127.0.0.1", self.port)).await.unwrap());
+        }
     }
 
     /// A configuration without TLS for this server.
@@ -205,17 +233,18 @@ impl Session {
                 "DATA" if matches!(self.decide("DATA", line), Act::Usual) => {
                     let message = message(&mut stream).await?;
                     let decided = self.decide("DOT", &message);
-                    let goes_on =
-                        self.act(&mut stream, "DOT", &message, "250 2.0.0 queued as Q1\r\n").await?;
-                    let accepts = match decided {
-                        Act::Usual => true,
-                        Act::Say(say) | Act::SayAndCut(say) => say.starts_with('2'),
+                    let (accepts, acknowledged) = match decided {
+                        Act::Usual => (true, true),
+                        Act::Say(say) | Act::SayAndCut(say) => (say.starts_with('2'), true),
                         // As a server that loses its connection before the answer can leave.
-                        Act::Cut | Act::Hang => true,
+                        Act::Cut | Act::Hang => (true, false),
                     };
                     if accepts {
-                        self.seen.taken.lock().unwrap().push(Taken { to: to.clone(), message });
+                        let taken = Taken { to: to.clone(), message: message.clone(), acknowledged };
+                        self.seen.taken.lock().unwrap().push(taken);
                     }
+                    let goes_on =
+                        self.act(&mut stream, "DOT", &message, "250 2.0.0 queued as Q1\r\n").await?;
                     if !goes_on {
                         return Ok(None);
                     }
