@@ -277,7 +277,6 @@ pub(crate) fn bounded(mut text: String, bytes_max: usize) -> String {
 }
 
 /// Why a record was not acknowledged.
-#[derive(Debug)]
 pub struct SendError {
     kind: SendErrorKind,
     scope: ErrorScope,
@@ -405,6 +404,20 @@ impl SendError {
     /// What the next attempt needs to know.
     pub fn progress(&self) -> Option<&serde_json::Value> {
         self.progress.as_ref()
+    }
+}
+
+/// Shows that there is progress and not what: that may name recipients.
+impl fmt::Debug for SendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SendError")
+            .field("kind", &self.kind)
+            .field("scope", &self.scope)
+            .field("message", &self.message)
+            .field("retry_after", &self.retry_after)
+            .field("progress", &self.progress.is_some())
+            .field("source", &self.source)
+            .finish()
     }
 }
 
