@@ -1,4 +1,4 @@
-//! Record, state machine and traits of a transactional outbox, and the relay that sends what it holds.
+#![doc = include_str!("../README.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod backoff;

@@ -1,1 +1,1 @@
-//! NATS transport for a transactional outbox.
+#![doc = include_str!("../README.md")]

@@ -1,1 +1,1 @@
-//! SQS transport for a transactional outbox.
+#![doc = include_str!("../README.md")]

@@ -73,6 +73,10 @@ impl Package {
     pub(crate) fn features_built(&self) -> impl Iterator<Item = &str> {
         self.features.iter().map(String::as_str).filter(|feature| !self.not_built.contains_key(*feature))
     }
+
+    pub(crate) fn is_example(&self) -> bool {
+        self.folder.starts_with("examples/")
+    }
 }
 
 fn read_package(package: &Value, root: &Path) -> Package {
@@ -139,6 +143,13 @@ pub(crate) fn files(extensions: &[&str]) -> Result<Vec<SourceFile>> {
     }
     found.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(found)
+}
+
+/// The names of what lies in the root.
+pub(crate) fn top_level() -> Result<Vec<String>> {
+    let entries = fs::read_dir(root()).or_fail("list the root")?;
+    let names = entries.map(|entry| entry.map(|entry| entry.file_name().to_string_lossy().into_owned()));
+    names.collect::<std::io::Result<_>>().or_fail("list the root")
 }
 
 #[cfg(test)]

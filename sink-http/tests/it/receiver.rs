@@ -131,6 +131,7 @@ pub(crate) async fn write_for_ever(stream: &mut TcpStream, chunk: &[u8], pause: 
     while stream.write_all(chunk).await.is_ok() {
         bytes += chunk.len() as u64;
         if !pause.is_zero() {
+            // real time: what is slow here is the other side of a socket.
             tokio::time::sleep(pause).await;
         }
     }

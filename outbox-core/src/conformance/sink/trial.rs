@@ -81,6 +81,7 @@ impl<'h, H: SinkHarness> Trial<'h, H> {
 
     /// Waits as long as something that must not happen could take.
     pub(super) async fn settle_down(&self) {
+        // real time: that nothing comes can only be waited for.
         tokio::time::sleep(self.harness.patience().min(Duration::from_secs(5))).await;
     }
 }
