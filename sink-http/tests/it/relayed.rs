@@ -24,6 +24,7 @@ async fn until(mut done: impl FnMut() -> bool) {
     let started = Instant::now();
     while !done() {
         assert!(started.elapsed() < Duration::from_secs(20), "not in time");
+        // real time: the receiver is on another thread.
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }

@@ -7,11 +7,15 @@
 mod account;
 mod background;
 mod held;
+mod kafka;
+mod kafka_limited;
+mod nats;
 mod pgbouncer;
 mod place;
 mod postgres;
 mod process;
 mod program;
+mod python;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -26,7 +30,8 @@ pub(crate) use held::{HOLD, Held, hold};
 use crate::failure::{Failure, Result, While};
 
 /// Every service, those first that others need.
-const ALL: &[&Service] = &[&postgres::SERVICE, &pgbouncer::SERVICE];
+const ALL: &[&Service] =
+    &[&postgres::SERVICE, &pgbouncer::SERVICE, &kafka::SERVICE, &kafka_limited::SERVICE, &nats::SERVICE];
 
 /// How long a server may take until it answers.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -25,9 +25,7 @@ pub(super) fn folder(set: Set) -> Result<PathBuf> {
         Set::Test => "test",
         Set::Background => "background",
     };
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
-    let folder = root().join(target).join("services").join(name);
-    make(&folder)?;
+    let folder = in_target(name)?;
     if Account::unprivileged()?.reaches(&folder) {
         return Ok(folder);
     }
@@ -41,6 +39,18 @@ pub(super) fn folder(set: Set) -> Result<PathBuf> {
         return Err(Failure::new(format!("{} belongs to somebody else", folder.display())));
     }
     let folder = folder.join(name);
+    make(&folder)?;
+    Ok(folder)
+}
+
+/// Programs that were installed for services, whatever their set.
+pub(super) fn programs() -> Result<PathBuf> {
+    in_target("programs")
+}
+
+fn in_target(name: &str) -> Result<PathBuf> {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
+    let folder = root().join(target).join("services").join(name);
     make(&folder)?;
     Ok(folder)
 }
