@@ -6,12 +6,14 @@
 
 mod account;
 mod background;
+mod dovecot;
 mod held;
 mod kafka;
 mod kafka_limited;
 mod nats;
 mod pgbouncer;
 mod place;
+mod postfix;
 mod postgres;
 mod process;
 mod program;
@@ -30,8 +32,15 @@ pub(crate) use held::{HOLD, Held, hold};
 use crate::failure::{Failure, Result, While};
 
 /// Every service, those first that others need.
-const ALL: &[&Service] =
-    &[&postgres::SERVICE, &pgbouncer::SERVICE, &kafka::SERVICE, &kafka_limited::SERVICE, &nats::SERVICE];
+const ALL: &[&Service] = &[
+    &postgres::SERVICE,
+    &pgbouncer::SERVICE,
+    &kafka::SERVICE,
+    &kafka_limited::SERVICE,
+    &nats::SERVICE,
+    &dovecot::SERVICE,
+    &postfix::SERVICE,
+];
 
 /// How long a server may take until it answers.
 const PATIENCE: Duration = Duration::from_secs(60);
