@@ -1,4 +1,4 @@
-//! Mail for a transactional outbox: SMTP with an outcome for each recipient.
+#![doc = include_str!("../README.md")]
 
 mod config;
 mod dialogue;

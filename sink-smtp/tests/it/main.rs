@@ -3,9 +3,13 @@
 
 mod auth;
 mod conformance;
+mod dkim;
 mod hostile;
+mod mailbox;
+mod mta;
 mod pool;
 mod recipients;
+mod relay;
 mod replies;
 mod scripted;
 mod sizes;
