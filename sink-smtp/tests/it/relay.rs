@@ -67,7 +67,9 @@ async fn a_put_off_recipient_is_mailed_alone_by_a_later_attempt() {
     let count = tries.clone();
     let server = Scripted::start(move |at| match at.point.as_str() {
         "RCPT" if at.line.contains("<gone") => Act::Say("550 5.1.1 no such user"),
-        "RCPT" if at.line.contains("<later") && count.load(Ordering::SeqCst) < 2 => Act::Say("451 4.2.0 later"),
+        "RCPT" if at.line.contains("<later") && count.load(Ordering::SeqCst) < 2 => {
+            Act::Say("451 4.2.0 later")
+        }
         "DATA" => {
             count.fetch_add(1, Ordering::SeqCst);
             Act::Usual
