@@ -2,16 +2,14 @@
 
 use std::{fmt, future::Future, sync::Arc, time::Duration};
 
-use base64::{Engine, prelude::BASE64_STANDARD};
 use lettre::{
     Address,
     transport::smtp::{
         Error,
-        authentication::Mechanism,
         client::{AsyncSmtpConnection, TlsParameters},
         commands::{Data, Ehlo, Mail, Noop, Quit, Rcpt, Rset},
         extension::{ClientId, Extension, MailBodyParameter, MailParameter},
-        response::Response,
+        response::{Response, Severity},
     },
 };
 use tokio::{
@@ -63,7 +61,7 @@ pub(crate) struct Transaction {
 }
 
 pub(crate) struct Connection {
-    smtp: AsyncSmtpConnection,
+    pub(crate) smtp: AsyncSmtpConnection,
     /// What the server says about sizes, once it was asked.
     size: Option<Size>,
     hello: ClientId,
@@ -115,54 +113,6 @@ impl Connection {
         Ok(connection)
     }
 
-    async fn log_in(
-        &mut self,
-        credentials: &Credentials,
-        tokens: Option<&dyn TokenSource>,
-        deadline: Instant,
-    ) -> Result<(), Failure> {
-        let offers = |mechanism| self.smtp.server_info().supports_auth_mechanism(mechanism);
-        let encode = |text: &str| BASE64_STANDARD.encode(text);
-        let (first, answers) = match credentials {
-            Credentials::Password { user, password } if offers(Mechanism::Plain) => {
-                (format!("AUTH PLAIN {}", encode(&format!("\0{user}\0{password}"))), vec![])
-            }
-            // What the server asks for is not looked at: each spells it in its own way, and the order
-            // is always the same.
-            Credentials::Password { user, password } if offers(Mechanism::Login) => {
-                ("AUTH LOGIN".to_owned(), vec![encode(user), encode(password)])
-            }
-            Credentials::Password { .. } => {
-                return Err(Failure::new(Stage::Auth, Cause::Missing("AUTH PLAIN or LOGIN")));
-            }
-            Credentials::OAuth2 { user, token } if offers(Mechanism::Xoauth2) => {
-                let fresh = match tokens {
-                    Some(tokens) => match timeout_at(deadline, tokens.token()).await {
-                        Ok(Ok(token)) => token,
-                        _ => return Err(Failure::new(Stage::Auth, Cause::NoToken)),
-                    },
-                    None => token.clone(),
-                };
-                let response = encode(&format!("user={user}\x01auth=Bearer {fresh}\x01\x01"));
-                // An error comes as a question; only an empty answer to it brings the refusal.
-                (format!("AUTH XOAUTH2 {response}"), vec![String::new()])
-            }
-            Credentials::OAuth2 { .. } => {
-                return Err(Failure::new(Stage::Auth, Cause::Missing("AUTH XOAUTH2")));
-            }
-        };
-        let mut answers = answers.into_iter();
-        let mut say = first;
-        loop {
-            let response = self.command(deadline, Stage::Auth, Line(&say)).await?;
-            match (u16::from(response.code()), answers.next()) {
-                (200..=299, _) => return Ok(()),
-                (334, Some(answer)) => say = answer,
-                _ => return Err(Failure::new(Stage::Auth, Cause::Garbled)),
-            }
-        }
-    }
-
     /// Whether the server still answers.
     pub(crate) async fn is_alive(&mut self, deadline: Instant) -> bool {
         self.command(deadline, Stage::Mail, Noop).await.is_ok()
@@ -186,14 +136,13 @@ impl Connection {
         };
         let mut fates = vec![Fate::Undecided; to.len()];
         match self.command(deadline, Stage::Mail, Mail::new(mail.from.clone(), parameters)).await {
-            Ok(_) => {}
+            Ok(response) if is_done(&response) => {}
+            Ok(_) => return Err(Failure::new(Stage::Mail, Cause::Garbled)),
             Err(failure) => return Transaction::decided(fates, failure),
         }
         for (at, address) in to.iter().enumerate() {
             match self.command(deadline, Stage::Rcpt, Rcpt::new(address.clone(), vec![])).await {
-                Ok(response)
-                    if response.code().severity
-                        == lettre::transport::smtp::response::Severity::PositiveCompletion => {}
+                Ok(response) if is_done(&response) => {}
                 Ok(_) => return Err(Failure::new(Stage::Rcpt, Cause::Garbled)),
                 Err(failure) => {
                     let closing = matches!(&failure.cause, Cause::Refused(reply) if reply.code == 421);
@@ -223,7 +172,7 @@ impl Connection {
             Err(_) => within(deadline, Stage::Dot, self.smtp.message(&mail.bytes)).await,
         };
         match sent {
-            Ok(response) if u16::from(response.code()) < 300 => {
+            Ok(response) if is_done(&response) => {
                 for fate in fates.iter_mut().filter(|fate| **fate == Fate::Undecided) {
                     *fate = Fate::Accepted;
                 }
@@ -288,7 +237,7 @@ impl Connection {
         Ok(size)
     }
 
-    async fn command<C: fmt::Display>(
+    pub(crate) async fn command<C: fmt::Display>(
         &mut self,
         deadline: Instant,
         stage: Stage,
@@ -328,15 +277,6 @@ impl Transaction {
             *fate = decision.clone();
         }
         Ok(Self { fates, accepted: None, reusable: !closing })
-    }
-}
-
-/// A line of text as a command.
-struct Line<'a>(&'a str);
-
-impl fmt::Display for Line<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}\r\n", self.0)
     }
 }
 
@@ -393,6 +333,11 @@ async fn within<T>(
         Ok(Err(error)) => Err(failure(stage, &error)),
         Err(_) => Err(Failure::new(stage, Cause::Slow)),
     }
+}
+
+/// Whether it is a 2xx: lettre passes 3xx as well.
+fn is_done(response: &Response) -> bool {
+    response.code().severity == Severity::PositiveCompletion
 }
 
 fn reply(response: &Response) -> Reply {

@@ -259,6 +259,8 @@ impl fmt::Display for Failure {
 impl From<Failure> for SendError {
     fn from(failure: Failure) -> Self {
         let (kind, scope) = match failure.verdict() {
+            // It says something about this process, and nothing about the server.
+            _ if failure.cause == Cause::NoneFree => (SendErrorKind::Unavailable, ErrorScope::Record),
             Verdict::Later => (SendErrorKind::Transient, ErrorScope::Record),
             Verdict::Never => (SendErrorKind::Permanent, ErrorScope::Record),
             Verdict::Busy => (SendErrorKind::Throttled, ErrorScope::Sink),

@@ -6,6 +6,8 @@ mod dkim;
 mod email;
 mod error;
 mod headers;
+mod login;
+mod mailbox;
 mod message;
 mod pool;
 mod progress;
@@ -15,6 +17,7 @@ mod wire;
 
 pub use config::{Credentials, OnRefused, SmtpConfig, Tls, TokenSource};
 pub use dkim::DkimConfig;
-pub use email::{Attachment, Content, Email, Inline, ListUnsubscribe, Mailbox};
+pub use email::{Attachment, Content, Email, Inline, ListUnsubscribe};
 pub use error::{InvalidEmail, SmtpError};
+pub use mailbox::Mailbox;
 pub use sink::SmtpSink;

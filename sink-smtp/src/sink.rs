@@ -20,7 +20,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::{
-    Credentials, SmtpConfig, SmtpError, Tls, TokenSource,
+    SmtpConfig, SmtpError, Tls, TokenSource,
     dialogue::{Fate, Server, Transaction},
     dkim::Signer,
     error::{Failure, Reply, Stage},
@@ -87,10 +87,10 @@ impl SmtpSink {
         Ok(Self { pool: Pool::new(server, &config), config, signer })
     }
 
-    /// Asks `tokens` for an access token at every new connection. For [`Credentials::OAuth2`].
+    /// Asks `tokens` for an access token at every new connection, instead of using that of
+    /// [`Credentials::OAuth2`](crate::Credentials::OAuth2). Other logins ask for none.
     #[must_use]
     pub fn with_tokens(mut self, tokens: Arc<dyn TokenSource>) -> Self {
-        debug_assert!(matches!(self.config.credentials, Some(Credentials::OAuth2 { .. })));
         self.pool.server.tokens = Some(tokens);
         self
     }
