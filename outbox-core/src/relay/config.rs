@@ -134,7 +134,7 @@ impl RelayConfig {
 
     /// A record handed over just before its renewal must have its whole send timeout left.
     pub(super) fn check_timeout(&self, name: &str, send_timeout: Duration) -> Result<(), String> {
-        let most = self.lease_for.mul_f64(2.0 / 3.0);
+        let most = self.lease_for * 2 / 3;
         if send_timeout.is_zero() {
             Err(format!("{name} is zero"))
         } else if send_timeout > most {

