@@ -1,0 +1,136 @@
+//! Claims: a look without a lock, and if anything is due, a choice and one write under it.
+
+mod choice;
+mod cursor;
+mod plan;
+mod survey;
+
+use std::time::Duration;
+
+use outbox_core::{ClaimBatch, ClaimRequest, PauseScope, StoreError};
+use serde_json::Value;
+use sqlx::SqliteConnection;
+
+pub(crate) use self::survey::Rotation;
+use self::{
+    choice::Choice,
+    plan::Plan,
+    survey::{Lanes, Survey},
+};
+use crate::{
+    link::{query, retrying, scalar},
+    row::{claimed, millis, until},
+    store::Shared,
+};
+
+/// When to come back after a claim that took nothing because what is in the way has to be put aside first.
+const SOON: Duration = Duration::from_millis(1);
+
+impl Shared {
+    /// Takes what the request asks for and what is free.
+    pub(crate) async fn claim(&self, request: &ClaimRequest) -> Result<ClaimBatch, StoreError> {
+        if request.limit == 0 {
+            return Ok(ClaimBatch::default());
+        }
+        retrying("claim records", self.config.busy_for, || self.try_claim(request)).await
+    }
+
+    async fn try_claim(&self, request: &ClaimRequest) -> Result<ClaimBatch, sqlx::Error> {
+        let mut side = self.side.acquire().await?;
+        let pauses = self.paused(&mut side).await?.into_iter().map(|pause| pause.scope).collect();
+        let plan = Plan::new(request, pauses);
+        if plan.is_empty() {
+            return Ok(ClaimBatch::default());
+        }
+        let now = self.now(&mut side).await?;
+        let mut ready = Survey::new(&plan, false, self.rotation.kind());
+        let mut suspects = Survey::new(&plan, true, String::new());
+        let mut due = ready.page(self, &mut side, now).await?;
+        let mut due_suspects = Vec::new();
+        let mut lanes = Lanes::find(self, &mut side, &plan, false).await?;
+        let mut suspect_lanes = Lanes::default();
+        if request.suspect {
+            due_suspects = suspects.page(self, &mut side, now).await?;
+            suspect_lanes = Lanes::find(self, &mut side, &plan, true).await?;
+        }
+        drop(side);
+
+        let later = |ready: &Survey<'_>, suspects: &Survey<'_>| {
+            ready.later().into_iter().chain(suspects.later()).min()
+        };
+        if due.is_empty() && due_suspects.is_empty() && lanes.is_empty() && suspect_lanes.is_empty() {
+            let next_due = later(&ready, &suspects).map(|at| until(at, now));
+            return Ok(ClaimBatch::new(Vec::new(), next_due));
+        }
+
+        let mut transaction = self.relay.begin().await?;
+        let now = self.now(&mut transaction).await?;
+        let mut choice = Choice::new(self, &plan, now);
+        choice.take_suspect(&mut transaction, &due_suspects, suspect_lanes.take()).await?;
+        loop {
+            choice.take_ready(&mut transaction, &due, lanes.take()).await?;
+            if choice.is_over() {
+                break;
+            }
+            due = ready.page(self, &mut transaction, now).await?;
+            if due.is_empty() {
+                break;
+            }
+        }
+        self.rotation.set_kind(ready.resume_at());
+        choice.put_aside(&mut transaction).await?;
+
+        let mut batch = ClaimBatch::default();
+        let lease_for = millis(request.lease_for);
+        if !choice.taken().is_empty() {
+            let seqs = Value::from_iter(choice.taken().iter().copied()).to_string();
+            let rows = query(&self.statements.claim)
+                .bind(seqs)
+                .bind(request.owner.value())
+                .bind(now.saturating_add(lease_for))
+                .fetch_all(&mut *transaction)
+                .await?;
+            for row in &rows {
+                match claimed(row)? {
+                    Ok(record) => batch.records.push(record),
+                    Err(undecodable) => batch.undecodable.push(undecodable),
+                }
+            }
+            // SQLite does not promise the order.
+            batch.records.sort_unstable_by_key(|record| record.seq);
+        }
+        if choice.has_written() {
+            transaction.commit().await?;
+        }
+
+        let took = !choice.taken().is_empty();
+        batch.next_due = match (choice.leaves_more() || !ready.is_over(), took) {
+            (true, true) => Some(Duration::ZERO),
+            (more, took) => {
+                let own = (took && request.suspect).then_some(now.saturating_add(lease_for));
+                let next =
+                    later(&ready, &suspects).into_iter().chain(own).min().map(|at| until(at, now).max(SOON));
+                if more && choice.is_spent() { Some(SOON) } else { next }
+            }
+        };
+        Ok(batch)
+    }
+
+    async fn now(&self, connection: &mut SqliteConnection) -> Result<i64, sqlx::Error> {
+        scalar(&self.statements.now).fetch_one(connection).await
+    }
+
+    /// What operators have paused.
+    pub(crate) async fn paused(
+        &self,
+        connection: &mut SqliteConnection,
+    ) -> Result<Vec<outbox_core::Pause>, sqlx::Error> {
+        let rows = query(&self.statements.pauses).fetch_all(connection).await?;
+        rows.iter().filter_map(|row| crate::operate::pause_of(row).transpose()).collect()
+    }
+}
+
+/// Whether any of these pauses covers this destination.
+fn covers_destination(pauses: &[PauseScope], destination: &str) -> bool {
+    pauses.iter().any(|pause| matches!(pause, PauseScope::Destination(paused) if paused == destination))
+}

@@ -1,0 +1,1 @@
+SELECT covers, name, reason, since FROM {outbox}_pauses

@@ -1,0 +1,1 @@
+INSERT INTO {outbox}_version (version) VALUES (?1)

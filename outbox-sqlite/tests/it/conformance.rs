@@ -1,0 +1,3 @@
+//! Every check that all stores must pass.
+
+outbox_core::store_conformance!(crate::harness::Files::new());
