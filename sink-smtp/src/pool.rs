@@ -67,8 +67,7 @@ impl Pool {
         }
     }
 
-    /// A new connection in the place of one that was dead. Others that have been idle for longer are
-    /// dead as well.
+    /// A new connection in the place of one that was dead.
     pub(crate) async fn replace<'p>(
         &'p self,
         dead: InUse<'p>,
@@ -76,7 +75,6 @@ impl Pool {
     ) -> Result<InUse<'p>, Failure> {
         let InUse { connection, slot, .. } = dead;
         drop(connection);
-        self.locked(Vec::clear);
         self.open(slot, deadline).await
     }
 

@@ -157,10 +157,7 @@ async fn a_changed_message_fails_and_a_repeated_attempt_is_the_same_to_the_byte(
             (message.replace("To: ann@", "To: eve@"), "the headers differ"),
             (message.replace("\r\nSubject: ", "\r\nSubject: Re: "), "the headers differ"),
             // A second author is signed as not being there.
-            (
-                message.replace("\r\nSubject: ", "\r\nFrom: eve@example.test\r\nSubject: "),
-                "the headers differ",
-            ),
+            (message.replace("\r\nFrom: ", "\r\nFrom: eve@example.test\r\nFrom: "), "the headers differ"),
         ] {
             assert_ne!(&changed, message);
             assert_eq!(verify(&changed, &key).unwrap_err(), why);

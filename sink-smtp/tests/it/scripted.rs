@@ -194,6 +194,7 @@ impl Session {
         }
         let mut to = Vec::new();
         let mut answers_left = 0;
+        let mut in_transaction = false;
         loop {
             let mut line = String::new();
             if stream.read_line(&mut line).await? == 0 {
@@ -211,6 +212,7 @@ impl Session {
                 "AUTH" => "235 ok\r\n",
                 "ANSWER" if answers_left == 2 => "334 cGFzcw==\r\n",
                 "ANSWER" => "235 ok\r\n",
+                "MAIL" if in_transaction => "503 5.5.1 nested MAIL\r\n",
                 "DATA" => "354 go\r\n",
                 "QUIT" => "221 bye\r\n",
                 _ => "250 ok\r\n",
@@ -226,12 +228,17 @@ impl Session {
             }
             match point {
                 "STARTTLS" => return Ok(Some(stream)),
-                "MAIL" => to.clear(),
+                "MAIL" => {
+                    to.clear();
+                    in_transaction = matches!(self.decide("MAIL", line), Act::Usual);
+                }
+                "RSET" | "EHLO" => in_transaction = false,
                 "RCPT" if matches!(self.decide("RCPT", line), Act::Usual) => {
                     to.push(line.trim_start_matches("RCPT TO:<").trim_end_matches('>').to_owned());
                 }
                 "DATA" if matches!(self.decide("DATA", line), Act::Usual) => {
                     let message = message(&mut stream).await?;
+                    in_transaction = false;
                     let decided = self.decide("DOT", &message);
                     let (accepts, acknowledged) = match decided {
                         Act::Usual => (true, true),
