@@ -3,6 +3,7 @@
 
 use std::{
     collections::HashMap,
+    pin::pin,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, RwLock,
         atomic::{AtomicUsize, Ordering},
@@ -12,7 +13,7 @@ use std::{
 
 use futures_util::{
     FutureExt,
-    future::{BoxFuture, Shared, WeakShared},
+    future::{BoxFuture, Either, Shared, WeakShared, join_all, select},
 };
 use outbox_core::{ErrorScope, Receipt, SendError};
 use rdkafka::{
@@ -23,17 +24,20 @@ use rdkafka::{
 };
 use tokio::{
     sync::{Notify, Semaphore},
+    task::JoinHandle,
     time::Instant,
 };
 
 use crate::{
     context::Cluster,
-    error::{self, may_be_anothers},
+    error::{self, is_lost, may_be_anothers},
     message::Message,
 };
 
 /// How long the client may take past a message's own timeout until it reports it: it looks once a second.
 const SCAN: Duration = Duration::from_secs(1);
+/// What is left of the grace, at the most, when flushing ends.
+const ENDING: Duration = Duration::from_millis(500);
 /// Room in the client's queue that is freed by others than this sink is noticed this soon.
 const ROOM_POLL: Duration = Duration::from_millis(20);
 /// A name that no topic can have: a broker answers, and creates none.
@@ -91,6 +95,8 @@ pub(crate) struct Client {
     lookups_at_once: Arc<Semaphore>,
     message_timeout: Duration,
     room: Notify,
+    /// Producers that have been replaced and are ending.
+    endings: Mutex<Vec<JoinHandle<()>>>,
     /// The sinks that are not closed.
     open: AtomicUsize,
 }
@@ -124,6 +130,13 @@ pub(crate) enum Failure {
     Told(SendError),
 }
 
+/// How one hand-over failed.
+enum Attempt {
+    Failed(Failure),
+    /// The broker does not know the client any more, and did not write the message.
+    Unknown(Code),
+}
+
 impl Client {
     /// A client that has its producer, or makes it for the first message.
     pub(crate) fn new(
@@ -142,16 +155,34 @@ impl Client {
             lookups_at_once: Arc::new(Semaphore::new(LOOKUPS_MAX)),
             message_timeout,
             room: Notify::new(),
+            endings: Mutex::default(),
             open: AtomicUsize::new(0),
         })
     }
 
     /// Hands the message over and waits for its acknowledgement.
     ///
+    /// A broker that no longer knows the client has written nothing: the message goes once more through
+    /// another, if there is time for it.
+    pub(crate) async fn send(&self, message: &Message<'_>, timeout: Duration) -> Result<Receipt, Failure> {
+        let started = Instant::now();
+        let mut ended = self.attempt(message, timeout).await;
+        if let Err(Attempt::Unknown(_)) = ended {
+            let left = timeout.saturating_sub(started.elapsed());
+            if self.spare(left).is_some() {
+                ended = self.attempt(message, left).await;
+            }
+        }
+        ended.map_err(|attempt| match attempt {
+            Attempt::Failed(failure) => failure,
+            Attempt::Unknown(code) => Failure::Told(died(code)),
+        })
+    }
+
     /// K5: the client cannot withdraw a single message, but it withdraws each by itself after the
     /// message timeout. So a message is handed over only while that and the client's next look at its
     /// queue still fit into `timeout`, and only when the cluster has just shown that it is there.
-    pub(crate) async fn send(&self, message: &Message<'_>, timeout: Duration) -> Result<Receipt, Failure> {
+    async fn attempt(&self, message: &Message<'_>, timeout: Duration) -> Result<Receipt, Attempt> {
         let started = Instant::now();
         let Some(spare) = self.spare(timeout) else {
             let reason = format!(
@@ -162,7 +193,7 @@ impl Client {
         };
         self.producer().await.map_err(told)?;
         if !self.cluster.is_ready(&message.topic) {
-            match tokio::time::timeout(spare, self.lookup(&message.topic)).await {
+            match tokio::time::timeout(spare, self.look_up(&message.topic)).await {
                 Ok(Lookup::Ready { .. }) => {}
                 Ok(Lookup::Topic(code)) => return Err(told(error::of_code(code, "look up the topic"))),
                 Ok(Lookup::Cluster(code)) => return Err(told(self.no_answer(code))),
@@ -212,7 +243,7 @@ impl Client {
             self.renew(generation).await;
         }
         drop(producer);
-        match self.lookup(topic.unwrap_or(NO_TOPIC)).await {
+        match self.look_up(topic.unwrap_or(NO_TOPIC)).await {
             Lookup::Ready { .. } => Ok(()),
             Lookup::Topic(_) if topic.is_none() => Ok(()),
             Lookup::Topic(code) => Err(error::of_code(code, "look up the topic")),
@@ -226,35 +257,38 @@ impl Client {
         generation: u64,
         message: &Message<'_>,
         stage: Stage,
-    ) -> Failure {
+    ) -> Attempt {
         let topic = &*message.topic;
         let code = match error {
             // Its producer was dropped while it waited.
             KafkaError::Canceled => Code::PurgeQueue,
             error => error.rdkafka_error_code().unwrap_or(Code::Unknown),
         };
-        let died = self.live().generation != generation
-            || self.live().producer.is_some_and(|producer| producer.has_died());
-        if died {
+        let live = self.live();
+        let is_dead =
+            live.generation != generation || live.producer.is_some_and(|producer| producer.has_died());
+        if is_dead || is_lost(code) {
             self.renew(generation).await;
         }
         if may_be_anothers(code) {
             // What the client itself refuses at the hand-over, it refuses for this record alone.
             return match stage {
                 Stage::HandOver => told(refused(code, message)),
-                Stage::Delivery => Failure::Batch(code),
+                Stage::Delivery => Attempt::Failed(Failure::Batch(code)),
             };
         }
-        if died {
-            let text = format!("the client met an error that it does not survive: {}", error::text(code));
-            return told(SendError::unavailable(text).with_scope(ErrorScope::Sink));
+        if is_dead {
+            return told(died(code));
+        }
+        if is_lost(code) {
+            return Attempt::Unknown(code);
         }
         self.cluster.forget(topic);
         if code != Code::MessageTimedOut {
             return told(error::of_code(code, "send"));
         }
         // It says nothing of the reason: cluster, topic, partition, or this record.
-        match tokio::time::timeout(SCAN / 2, self.lookup(topic)).await {
+        match tokio::time::timeout(SCAN / 2, self.look_up(topic)).await {
             Err(_) => told(self.no_answer(Code::OperationTimedOut)),
             Ok(Lookup::Cluster(code)) => told(self.no_answer(code)),
             Ok(Lookup::Topic(code)) => told(error::of_code(code, "send")),
@@ -272,6 +306,15 @@ impl Client {
             None => format!("no answer from the cluster: {}", error::text(code)),
         };
         SendError::unavailable(why).with_scope(ErrorScope::Sink)
+    }
+
+    /// What the cluster says of the topic, or that it does not let us in, which it says at once.
+    async fn look_up(&self, topic: &str) -> Lookup {
+        let (lookup, refused) = (self.lookup(topic), self.cluster.refused());
+        match select(lookup, pin!(refused)).await {
+            Either::Left((lookup, _)) => lookup,
+            Either::Right(_) => Lookup::Cluster(Code::Authentication),
+        }
     }
 
     /// Asks the cluster for the topic. Those who ask for the same one meanwhile share the answer.
@@ -344,7 +387,11 @@ impl Client {
         if let Some(old) = old {
             self.cluster.forget_all();
             tracing::warn!("the Kafka client met an error that it does not survive; another takes its place");
-            end(old, Duration::ZERO, was_own).await;
+            // Nobody waits for the old one but `close`.
+            let ending = end(old, Duration::ZERO, was_own);
+            let mut endings = self.endings();
+            endings.retain(|ending| !ending.is_finished());
+            endings.push(ending);
         }
     }
 
@@ -376,13 +423,24 @@ impl Client {
         } else {
             self.live()
         };
-        if let Some(producer) = producer {
-            end(producer, grace, is_last && is_own).await;
+        let Some(producer) = producer else { return };
+        // Ending the client itself takes a moment too.
+        let flush = grace - (grace / 4).min(ENDING);
+        let mut endings = vec![end(producer, flush, is_last && is_own)];
+        if is_last {
+            endings.append(&mut self.endings());
+        }
+        if tokio::time::timeout(grace, join_all(endings)).await.is_err() {
+            tracing::warn!("the Kafka client did not end within the grace");
         }
     }
 
     fn live(&self) -> Live {
         self.live.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn endings(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
+        self.endings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lookups(&self) -> MutexGuard<'_, HashMap<String, WeakShared<BoxFuture<'static, Lookup>>>> {
@@ -399,8 +457,13 @@ enum Stage {
     Delivery,
 }
 
-fn told(error: SendError) -> Failure {
-    Failure::Told(error)
+fn told(error: SendError) -> Attempt {
+    Attempt::Failed(Failure::Told(error))
+}
+
+fn died(code: Code) -> SendError {
+    let text = format!("the client met an error that it does not survive: {}", error::text(code));
+    SendError::unavailable(text).with_scope(ErrorScope::Sink)
 }
 
 /// The refusal of one message for what it is. It names the size.
@@ -409,13 +472,12 @@ pub(crate) fn refused(code: Code, message: &Message<'_>) -> SendError {
 }
 
 /// Flushes, purges if told, and drops, on a thread that may block.
-async fn end(producer: Arc<dyn Producer>, grace: Duration, purge: bool) {
-    let ended = tokio::task::spawn_blocking(move || {
+fn end(producer: Arc<dyn Producer>, grace: Duration, purge: bool) -> JoinHandle<()> {
+    tokio::task::spawn_blocking(move || {
         if !producer.flush(grace) && purge {
             producer.purge();
         }
-    });
-    let _ = ended.await;
+    })
 }
 
 fn read(answer: KafkaResult<Metadata>) -> Lookup {

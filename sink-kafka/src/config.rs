@@ -44,8 +44,8 @@ pub struct KafkaConfig {
     #[serde(default)]
     pub cloud_events: Option<CloudEvents>,
     /// The send timeout of the routes that lead here: 3 s or more, default 5 s as the relay's own.
-    /// What the broker has not acknowledged 2 s before it is withdrawn from the client. Longer than a
-    /// route's, and the sink refuses that route's sends, since it could not withdraw them in time.
+    /// What the broker has not acknowledged 2 s before it is withdrawn from the client. Short, and the first
+    /// record of a new client may be late, for which the client has to be made known to the cluster. Longer than a route's, and the sink refuses that route's sends, since it could not withdraw them in time.
     #[serde(default = "send_timeout")]
     pub send_timeout: Duration,
     /// How many records may be under way, unless the route says otherwise. Default: 1,000. Few, and
@@ -157,8 +157,10 @@ impl KafkaConfig {
         let message_timeout = self.message_timeout(&settings, origin)?;
         let millis = message_timeout.as_millis();
         settings.insert("message.timeout.ms", millis.to_string());
-        // A missing topic is then known before its messages time out.
-        settings.entry("topic.metadata.propagation.max.ms").or_insert_with(|| (millis / 2).to_string());
+        // A topic that is gone, or back, is then taken for that before messages time out.
+        settings
+            .entry("topic.metadata.propagation.max.ms")
+            .or_insert_with(|| (millis / 2).min(500).to_string());
         settings.insert("bootstrap.servers", self.brokers.clone());
         Ok(Settings { properties: settings, message_timeout })
     }

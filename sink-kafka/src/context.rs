@@ -12,6 +12,8 @@ use rdkafka::{
     error::{KafkaError, RDKafkaErrorCode as Code},
 };
 
+use tokio::sync::Notify;
+
 use crate::error::{is_refusal, text};
 
 /// Topics remembered as ready. Past that they are forgotten, and looked up once more.
@@ -19,7 +21,10 @@ const READY_MAX: usize = 10_000;
 
 /// What is known of the cluster: which topics can be sent to right now.
 #[derive(Debug, Default)]
-pub(crate) struct Cluster(Mutex<Known>);
+pub(crate) struct Cluster {
+    known: Mutex<Known>,
+    refused: Notify,
+}
 
 #[derive(Debug, Default)]
 struct Known {
@@ -60,11 +65,17 @@ impl Cluster {
         known.ready.clear();
         if is_refusal(code) {
             known.refusal = Some(code);
+            self.refused.notify_waiters();
         }
     }
 
+    /// Waits until the cluster does not let us in.
+    pub(crate) async fn refused(&self) {
+        self.refused.notified().await;
+    }
+
     fn known(&self) -> MutexGuard<'_, Known> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

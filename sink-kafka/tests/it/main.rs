@@ -2,6 +2,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod broker;
+mod conformance;
+mod fault;
+mod link;
 mod partition;
 mod refuse;
 mod send;
