@@ -2,8 +2,6 @@
 //! after an error that it does not survive.
 
 use std::{
-    collections::HashMap,
-    pin::pin,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, RwLock,
         atomic::{AtomicUsize, Ordering},
@@ -11,10 +9,7 @@ use std::{
     time::Duration,
 };
 
-use futures_util::{
-    FutureExt,
-    future::{BoxFuture, Either, Shared, WeakShared, join_all, select},
-};
+use futures_util::future::join_all;
 use outbox_core::{ErrorScope, Receipt, SendError};
 use rdkafka::{
     ClientContext,
@@ -22,15 +17,12 @@ use rdkafka::{
     metadata::Metadata,
     producer::{DeliveryFuture, FutureProducer, FutureRecord, Producer as _, PurgeConfig},
 };
-use tokio::{
-    sync::{Notify, Semaphore},
-    task::JoinHandle,
-    time::Instant,
-};
+use tokio::{sync::Notify, task::JoinHandle, time::Instant};
 
 use crate::{
     context::Cluster,
     error::{self, is_lost, may_be_anothers},
+    lookup::{Lookup, Lookups},
     message::Message,
 };
 
@@ -42,10 +34,6 @@ const ENDING: Duration = Duration::from_millis(500);
 const ROOM_POLL: Duration = Duration::from_millis(20);
 /// A name that no topic can have: a broker answers, and creates none.
 const NO_TOPIC: &str = ".";
-/// A topic that the broker makes by itself takes a moment: it is asked again after these.
-const CREATION: [Duration; 2] = [Duration::from_millis(150), Duration::from_millis(350)];
-/// Look-ups at a time: each holds a thread.
-const LOOKUPS_MAX: usize = 8;
 
 /// A producer, whatever its context.
 pub(crate) trait Producer: Send + Sync {
@@ -91,8 +79,7 @@ pub(crate) struct Client {
     factory: Factory,
     renewing: tokio::sync::Mutex<()>,
     cluster: Arc<Cluster>,
-    lookups: Mutex<HashMap<String, WeakShared<BoxFuture<'static, Lookup>>>>,
-    lookups_at_once: Arc<Semaphore>,
+    lookups: Lookups,
     message_timeout: Duration,
     room: Notify,
     /// Producers that have been replaced and are ending.
@@ -109,17 +96,6 @@ struct Live {
     /// Whether it is ours to purge.
     is_own: bool,
     is_closed: bool,
-}
-
-/// What the cluster says of a topic.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Lookup {
-    /// Every partition has a leader, or some have.
-    Ready { leaderless: bool },
-    /// The topic cannot be sent to.
-    Topic(Code),
-    /// The cluster gave no answer.
-    Cluster(Code),
 }
 
 /// Why a message was not acknowledged, as far as the sink has to tell.
@@ -151,8 +127,7 @@ impl Client {
             factory,
             renewing: tokio::sync::Mutex::new(()),
             cluster,
-            lookups: Mutex::new(HashMap::new()),
-            lookups_at_once: Arc::new(Semaphore::new(LOOKUPS_MAX)),
+            lookups: Lookups::new(message_timeout),
             message_timeout,
             room: Notify::new(),
             endings: Mutex::default(),
@@ -308,60 +283,8 @@ impl Client {
         SendError::unavailable(why).with_scope(ErrorScope::Sink)
     }
 
-    /// What the cluster says of the topic, or that it does not let us in, which it says at once.
     async fn look_up(&self, topic: &str) -> Lookup {
-        let (lookup, refused) = (self.lookup(topic), self.cluster.refused());
-        match select(lookup, pin!(refused)).await {
-            Either::Left((lookup, _)) => lookup,
-            Either::Right(_) => Lookup::Cluster(Code::Authentication),
-        }
-    }
-
-    /// Asks the cluster for the topic. Those who ask for the same one meanwhile share the answer.
-    fn lookup(&self, topic: &str) -> Shared<BoxFuture<'static, Lookup>> {
-        let mut lookups = self.lookups();
-        if let Some(under_way) = lookups.get(topic).and_then(WeakShared::upgrade)
-            && under_way.peek().is_none()
-        {
-            return under_way;
-        }
-        lookups.retain(|_, lookup| lookup.upgrade().is_some_and(|lookup| lookup.peek().is_none()));
-        let (producer, cluster) = (self.live().producer, Arc::clone(&self.cluster));
-        let (at_once, timeout) = (Arc::clone(&self.lookups_at_once), self.message_timeout);
-        let name = topic.to_owned();
-        let lookup = async move {
-            let Some(producer) = producer else { return Lookup::Cluster(Code::DestroyBroker) };
-            let Ok(permit) = at_once.acquire_owned().await else {
-                return Lookup::Cluster(Code::DestroyBroker);
-            };
-            let asked = tokio::task::spawn_blocking(move || {
-                let _permit = permit;
-                // Recorded here, so that an answer counts that comes after everyone stopped waiting.
-                let mut answer = read(producer.metadata(&name, timeout));
-                for pause in CREATION {
-                    if !matches!(
-                        answer,
-                        Lookup::Topic(
-                            Code::UnknownTopicOrPartition | Code::UnknownTopic | Code::LeaderNotAvailable
-                        )
-                    ) {
-                        break;
-                    }
-                    std::thread::sleep(pause);
-                    answer = read(producer.metadata(&name, timeout));
-                }
-                if matches!(answer, Lookup::Ready { .. }) {
-                    cluster.set_ready(name);
-                }
-                answer
-            });
-            asked.await.unwrap_or(Lookup::Cluster(Code::Fail))
-        };
-        let lookup = lookup.boxed().shared();
-        if let Some(weak) = lookup.downgrade() {
-            lookups.insert(topic.to_owned(), weak);
-        }
-        lookup
+        self.lookups.look_up(topic, self.live().producer, &self.cluster).await
     }
 
     /// Puts another producer in the place of the dead one of this generation, once.
@@ -442,10 +365,6 @@ impl Client {
     fn endings(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
         self.endings.lock().unwrap_or_else(PoisonError::into_inner)
     }
-
-    fn lookups(&self) -> MutexGuard<'_, HashMap<String, WeakShared<BoxFuture<'static, Lookup>>>> {
-        self.lookups.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// How far a message came.
@@ -478,22 +397,4 @@ fn end(producer: Arc<dyn Producer>, grace: Duration, purge: bool) -> JoinHandle<
             producer.purge();
         }
     })
-}
-
-fn read(answer: KafkaResult<Metadata>) -> Lookup {
-    let metadata = match answer {
-        Ok(metadata) => metadata,
-        Err(error) => return Lookup::Cluster(error.rdkafka_error_code().unwrap_or(Code::Unknown)),
-    };
-    let Some(topic) = metadata.topics().first() else {
-        return Lookup::Topic(Code::UnknownTopicOrPartition);
-    };
-    if let Some(error) = topic.error() {
-        return Lookup::Topic(error.into());
-    }
-    let leaderless = topic.partitions().iter().filter(|partition| partition.leader() < 0).count();
-    if leaderless == topic.partitions().len() {
-        return Lookup::Topic(Code::LeaderNotAvailable);
-    }
-    Lookup::Ready { leaderless: leaderless > 0 }
 }

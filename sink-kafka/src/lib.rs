@@ -5,7 +5,9 @@ mod client;
 mod config;
 mod context;
 mod error;
+mod lookup;
 mod message;
+mod settings;
 mod sink;
 
 pub use config::KafkaConfig;

@@ -16,10 +16,10 @@ use tokio::time::Instant;
 use crate::{
     ConnectError, KafkaConfig,
     client::{Client, Factory, Failure, Producer, refused},
-    config::Origin,
     context::{Cluster, Context},
     error::of_code,
     message::Template,
+    settings::{Origin, Settings},
 };
 
 /// Sends records to Kafka, each acknowledged by all in-sync replicas.
@@ -54,7 +54,7 @@ impl KafkaSink {
         let factory = factory(settings.client(), &cluster);
         let producer = factory().map_err(|error| ConnectError::of_client(&error))?;
         let client = Client::new(Some(producer), true, factory, cluster, settings.message_timeout);
-        Self::assemble(&config, client, settings.solo_client(), settings.message_timeout)
+        Self::assemble(&config, client, &settings)
     }
 
     /// Sends through a producer that the application has.
@@ -80,7 +80,7 @@ impl KafkaSink {
             Arc::new(move || factory().map(|producer| Arc::new(producer) as Arc<dyn Producer>));
         let cluster = Arc::new(Cluster::default());
         let client = Client::new(Some(Arc::new(producer)), false, factory, cluster, settings.message_timeout);
-        Self::assemble(&config, client, settings.solo_client(), settings.message_timeout)
+        Self::assemble(&config, client, &settings)
     }
 
     /// A sink that sends to this topic, or by this template, over the same connections.
@@ -96,12 +96,12 @@ impl KafkaSink {
     fn assemble(
         config: &KafkaConfig,
         client: Arc<Client>,
-        solo: ClientConfig,
-        message_timeout: Duration,
+        settings: &Settings<'_>,
     ) -> Result<Self, ConnectError> {
         let template = Template::new(config.topic.clone(), config.cloud_events.clone())?;
         let cluster = Arc::new(Cluster::default());
-        let solo = Client::new(None, true, factory(solo, &cluster), cluster, message_timeout);
+        let factory = factory(settings.solo_client(), &cluster);
+        let solo = Client::new(None, true, factory, cluster, settings.solo_timeout());
         let limits = SinkLimits::default().with_batches_in_flight(config.in_flight_max);
         Ok(Self::new(template, limits, client, solo))
     }

@@ -18,6 +18,8 @@ use crate::{
     send::CX,
 };
 
+/// For tests whose rule is not about time.
+pub(crate) const LONG: SendContext = SendContext::new(Duration::from_secs(20));
 const DOWN: (SendErrorKind, ErrorScope) = (SendErrorKind::Unavailable, ErrorScope::Sink);
 
 /// A client of the application's own: without the sink's context it is not told of a lost connection, so that records
@@ -61,6 +63,7 @@ async fn no_late_copy_comes_out_of_the_clients_own_queue() {
         sent = sink.send(&after, &CX).await;
     }
     sent.unwrap();
+    // real time: a late copy would come within the client's next look at its queue.
     tokio::time::sleep(Duration::from_secs(2)).await;
     let read = broker::read(&linked.address(), &topic).await;
     let ids: Vec<_> = read.iter().filter_map(|message| message.id()).collect();
@@ -142,9 +145,9 @@ async fn a_record_that_kills_the_client_is_dead_and_others_are_not() {
     let sink = KafkaSink::connect(config).unwrap();
     let large = record(format!("\"{}\"", "x".repeat(500_000)));
     for _ in 0..2 {
-        let error = sink.send(&large, &SendContext::new(Duration::from_secs(20))).await.unwrap_err();
+        let error = sink.send(&large, &LONG).await.unwrap_err();
         assert_eq!((error.kind(), error.scope()), (SendErrorKind::Permanent, ErrorScope::Record), "{error}");
-        sink.send(&record("1"), &SendContext::new(Duration::from_secs(20))).await.unwrap();
+        sink.send(&record("1"), &LONG).await.unwrap();
     }
 }
 
@@ -210,6 +213,7 @@ async fn what_a_broker_cannot_do_now_kills_no_record() {
     let mut sent = sink.send(&record("5"), &CX).await;
     while let Err(error) = &sent {
         assert_eq!((error.kind(), error.scope()), (SendErrorKind::Unavailable, ErrorScope::Destination));
+        // real time: the client's own.
         tokio::time::sleep(Duration::from_millis(50)).await;
         sent = sink.send(&record("5"), &CX).await;
     }

@@ -78,6 +78,7 @@ impl LinkedBroker {
             if TcpStream::connect(self.own).await.is_ok() {
                 return;
             }
+            // real time: another process starts.
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         panic!("the broker does not answer");

@@ -7,6 +7,7 @@ use sink_kafka::{KafkaConfig, KafkaSink};
 
 use crate::{
     broker::{self, create_topic, record},
+    fault::LONG,
     send::CX,
 };
 
@@ -24,10 +25,10 @@ async fn a_record_too_large_is_permanent_and_names_its_size() {
         let config =
             KafkaConfig::new(&brokers).with_topic(&topic).with_property("message.max.bytes", client_limit);
         let sink = KafkaSink::connect(config).unwrap();
-        let error = sink.send(&record(large(2_000_000)), &CX).await.unwrap_err();
+        let error = sink.send(&record(large(2_000_000)), &LONG).await.unwrap_err();
         assert_eq!((error.kind(), error.scope()), (SendErrorKind::Permanent, ErrorScope::Record), "{error}");
         assert!(error.to_string().contains("a message of 20000"), "{error}");
-        sink.send(&record("1"), &CX).await.unwrap();
+        sink.send(&record("1"), &LONG).await.unwrap();
     }
 }
 
@@ -42,7 +43,7 @@ async fn a_batch_too_large_kills_only_the_record_that_is() {
     sink.check().await.unwrap();
     let records: Vec<_> = (0..20).map(|at| record(large(if at == 7 { 200_000 } else { 30_000 }))).collect();
     let mut outcomes = Outcomes::new(records.len());
-    sink.send_batch(&records, &CX, &mut outcomes).await;
+    sink.send_batch(&records, &LONG, &mut outcomes).await;
     for at in 0..records.len() {
         match outcomes.outcome(at) {
             Outcome::Sent(_) if at != 7 => {}
@@ -71,7 +72,7 @@ async fn a_key_keeps_its_order_when_one_of_its_records_fails() {
     }
     records[3].payload = outbox_core::Payload::Json(large(500_000));
     let mut outcomes = Outcomes::new(records.len());
-    sink.send_batch(&records, &CX, &mut outcomes).await;
+    sink.send_batch(&records, &LONG, &mut outcomes).await;
     let ends: Vec<_> = (0..records.len())
         .map(|at| match outcomes.outcome(at) {
             Outcome::Sent(_) => 's',
@@ -83,7 +84,7 @@ async fn a_key_keeps_its_order_when_one_of_its_records_fails() {
     assert_eq!(ends.iter().collect::<String>(), "sssfssnss");
 
     // The relay has marked it dead with `OnDead::Skip`, or an operator has discarded it.
-    sink.send(&records[6], &CX).await.unwrap();
+    sink.send(&records[6], &LONG).await.unwrap();
     let read = broker::read(&brokers, &topic).await;
     for key in ["k", "l", "m"] {
         let found: Vec<_> = read
