@@ -7,4 +7,5 @@ mod fault;
 mod link;
 mod partition;
 mod refuse;
+mod relay;
 mod send;
