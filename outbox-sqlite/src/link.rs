@@ -1,8 +1,9 @@
 //! The store's own connections to the database, one for each use.
 
 use std::{
+    path::{Path, PathBuf},
     sync::{
-        Arc, OnceLock,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -10,12 +11,15 @@ use std::{
 
 use outbox_core::StoreError;
 use sqlx::{
-    AssertSqlSafe, ConnectOptions, Sqlite, SqlitePool, Transaction,
+    AssertSqlSafe, Sqlite, SqlitePool, Transaction,
     pool::PoolConnection,
     query::{Query, QueryScalar},
-    sqlite::{SqliteArguments, SqliteConnectOptions, SqlitePoolOptions, SqliteSynchronous},
+    sqlite::{SqliteArguments, SqlitePoolOptions, SqliteSynchronous},
 };
-use tokio::time::{Instant, sleep};
+use tokio::{
+    sync::OnceCell,
+    time::{Instant, sleep},
+};
 
 use crate::{
     error::{is_busy, store_error},
@@ -28,14 +32,36 @@ const BUSY_TIMEOUT: Duration = Duration::from_millis(15);
 /// The longest wait between two tries for a lock.
 const BUSY_WAIT_MAX: Duration = Duration::from_millis(10);
 
+/// The application's database: its pool, and where its file is.
+#[derive(Debug)]
+pub(crate) struct Database {
+    pub(crate) pool: SqlitePool,
+    file: OnceCell<Option<PathBuf>>,
+}
+
+impl Database {
+    pub(crate) fn new(pool: SqlitePool) -> Self {
+        Self { pool, file: OnceCell::new() }
+    }
+
+    /// The file; none when the database is in memory, where another connection may be another database.
+    pub(crate) async fn file(&self) -> Result<Option<&Path>, sqlx::Error> {
+        let ask = || async {
+            let sql = "SELECT file FROM pragma_database_list WHERE name = 'main'";
+            let file: Option<String> = sqlx::query_scalar(sql).fetch_optional(&self.pool).await?.flatten();
+            Ok(file.filter(|file| !file.is_empty()).map(PathBuf::from))
+        };
+        self.file.get_or_try_init(ask).await.map(Option::as_deref)
+    }
+}
+
 /// A connection for one use, opened when first needed.
 #[derive(Debug)]
 pub(crate) struct Link {
-    /// The application's.
-    pool: SqlitePool,
+    database: Arc<Database>,
     synchronous: Option<SqliteSynchronous>,
-    /// A pool of one; in memory the application's, where another connection may be another database.
-    own: OnceLock<SqlitePool>,
+    /// A pool of one; in memory the application's.
+    own: OnceCell<SqlitePool>,
     statements: Arc<Statements>,
     checked: AtomicBool,
 }
@@ -44,47 +70,52 @@ impl Link {
     /// What a relay does thousands of times. A power cut may take back its last claims and marks, so that what
     /// was sent is sent again with the same id. It cannot take back what an application has committed with
     /// `synchronous = FULL`: such a commit is on disk before a claim can see it.
-    pub(crate) fn for_relay(pool: &SqlitePool, statements: &Arc<Statements>) -> Self {
-        Self::new(pool, statements, Some(SqliteSynchronous::Normal))
+    pub(crate) fn for_relay(database: &Arc<Database>, statements: &Arc<Statements>) -> Self {
+        Self::new(database, statements, Some(SqliteSynchronous::Normal))
     }
 
     /// What operators do, and what is read beside the relay.
-    pub(crate) fn for_operators(pool: &SqlitePool, statements: &Arc<Statements>) -> Self {
-        Self::new(pool, statements, None)
+    pub(crate) fn for_operators(database: &Arc<Database>, statements: &Arc<Statements>) -> Self {
+        Self::new(database, statements, None)
     }
 
-    fn new(pool: &SqlitePool, statements: &Arc<Statements>, synchronous: Option<SqliteSynchronous>) -> Self {
+    fn new(
+        database: &Arc<Database>,
+        statements: &Arc<Statements>,
+        synchronous: Option<SqliteSynchronous>,
+    ) -> Self {
         Self {
-            pool: pool.clone(),
+            database: Arc::clone(database),
             synchronous,
-            own: OnceLock::new(),
+            own: OnceCell::new(),
             statements: Arc::clone(statements),
             checked: AtomicBool::new(false),
         }
     }
 
-    fn own(&self) -> &SqlitePool {
-        self.own.get_or_init(|| {
-            let options = self.pool.connect_options();
-            if is_in_memory(&options) {
-                return self.pool.clone();
+    async fn own(&self) -> Result<&SqlitePool, sqlx::Error> {
+        let open = || async {
+            if self.database.file().await?.is_none() {
+                return Ok(self.database.pool.clone());
             }
+            let options = self.database.pool.connect_options();
             let mut options = (*options).clone().busy_timeout(BUSY_TIMEOUT);
             if let Some(synchronous) = self.synchronous.clone() {
                 options = options.synchronous(synchronous);
             }
-            SqlitePoolOptions::new()
+            Ok(SqlitePoolOptions::new()
                 .max_connections(1)
                 .idle_timeout(None)
                 .max_lifetime(None)
                 .test_before_acquire(false)
-                .connect_lazy_with(options)
-        })
+                .connect_lazy_with(options))
+        };
+        self.own.get_or_try_init(open).await
     }
 
     /// The connection, for statements that stand alone.
     pub(crate) async fn acquire(&self) -> Result<PoolConnection<Sqlite>, sqlx::Error> {
-        let mut connection = self.own().acquire().await?;
+        let mut connection = self.own().await?.acquire().await?;
         if !self.checked.load(Ordering::Relaxed) {
             self.statements.check(&mut connection).await?;
             self.checked.store(true, Ordering::Relaxed);
@@ -100,16 +131,8 @@ impl Link {
 
     /// As [`begin`](Self::begin), for tables that need not be there.
     pub(crate) async fn begin_unchecked(&self) -> Result<Transaction<'static, Sqlite>, sqlx::Error> {
-        self.own().begin_with("BEGIN IMMEDIATE").await
+        self.own().await?.begin_with("BEGIN IMMEDIATE").await
     }
-}
-
-/// Whether each connection of these options could be a database of its own.
-pub(crate) fn is_in_memory(options: &SqliteConnectOptions) -> bool {
-    let name = options.get_filename().to_string_lossy();
-    name.is_empty()
-        || name == ":memory:"
-        || options.to_url_lossy().query_pairs().any(|(name, value)| name == "mode" && value == "memory")
 }
 
 /// How long a call goes on trying for a lock.

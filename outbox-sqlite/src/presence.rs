@@ -7,25 +7,26 @@ use std::{
     fs::{self, File, OpenOptions, TryLockError},
     io,
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
-use outbox_core::{Owner, Presence, StoreError, StoreErrorKind};
+use outbox_core::{Owner, Presence, StoreError};
 use tokio::time::Instant;
 
 use crate::{
-    link::{query, retrying, scalar},
+    error::store_error,
+    link::{Database, query, retrying, scalar},
     store::Shared,
 };
 
 /// How often the folder is read.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The folder in which relays on one database lock their files.
+/// The relays on one database.
 #[derive(Debug)]
 pub(crate) struct Relays {
-    folder: PathBuf,
+    database: Arc<Database>,
     looked: Mutex<Option<Instant>>,
 }
 
@@ -37,24 +38,40 @@ struct Dead {
 }
 
 impl Relays {
-    /// `app.db` has its folder at `app.db-relays`.
-    pub(crate) fn beside(database: &Path) -> Self {
-        let mut folder = database.as_os_str().to_owned();
-        folder.push("-relays");
-        Self { folder: folder.into(), looked: Mutex::new(None) }
+    pub(crate) fn new(database: &Arc<Database>) -> Self {
+        Self { database: Arc::clone(database), looked: Mutex::new(None) }
     }
 
-    /// Announces a run. Where files cannot be locked the run goes unseen, and its lease alone tells of its death.
-    pub(crate) fn enter(&self, owner: Owner) -> Result<Box<dyn Presence>, StoreError> {
-        let run = Run::enter(&self.folder, owner).map_err(|error| {
-            StoreError::new(StoreErrorKind::Unavailable, "lock a file beside the database").with_source(error)
-        })?;
-        Ok(Box::new(run))
+    /// The folder of the locks: `app.db` has it at `app.db-relays`. A database in memory has none.
+    async fn folder(&self) -> Result<Option<PathBuf>, sqlx::Error> {
+        let Some(file) = self.database.file().await? else { return Ok(None) };
+        let mut folder = file.as_os_str().to_owned();
+        folder.push("-relays");
+        Ok(Some(folder.into()))
+    }
+
+    /// Announces a run.
+    pub(crate) async fn enter(&self, owner: Owner) -> Result<Box<dyn Presence>, StoreError> {
+        let folder = self.folder().await.map_err(|error| store_error("announce a relay", error))?;
+        let Some(folder) = folder else { return Ok(Box::new(Unseen)) };
+        match Run::enter(&folder, owner) {
+            Ok(run) => Ok(Box::new(run)),
+            Err(error) => {
+                tracing::warn!(
+                    error = %error,
+                    "no lock beside the database: the death of this relay shows when its leases end"
+                );
+                Ok(Box::new(Unseen))
+            }
+        }
     }
 
     /// Whether there is the trace of a dead run.
-    pub(crate) fn has_dead(&self) -> bool {
-        !self.dead().is_empty()
+    pub(crate) async fn has_dead(&self) -> bool {
+        match self.folder().await {
+            Ok(Some(folder)) => !dead_in(&folder).is_empty(),
+            _ => false,
+        }
     }
 
     /// Whether it is time to look again.
@@ -66,12 +83,12 @@ impl Relays {
         }
         due
     }
+}
 
-    /// Every run whose file is not locked any more.
-    fn dead(&self) -> Vec<Dead> {
-        let Ok(files) = fs::read_dir(&self.folder) else { return Vec::new() };
-        files.flatten().filter_map(|file| dead(file.path())).collect()
-    }
+/// Every run whose file is not locked any more.
+fn dead_in(folder: &Path) -> Vec<Dead> {
+    let Ok(files) = fs::read_dir(folder) else { return Vec::new() };
+    files.flatten().filter_map(|file| dead(file.path())).collect()
 }
 
 fn dead(path: PathBuf) -> Option<Dead> {
@@ -88,8 +105,13 @@ fn dead(path: PathBuf) -> Option<Dead> {
 impl Shared {
     /// Makes due what dead relays hold. Looks at most once a second.
     pub(crate) async fn take_from_the_dead(&self) -> Result<(), StoreError> {
-        let Some(relays) = self.relays.as_ref().filter(|relays| relays.is_due()) else { return Ok(()) };
-        for dead in relays.dead() {
+        if !self.relays.is_due() {
+            return Ok(());
+        }
+        let doing = "take from a dead relay";
+        let folder = self.relays.folder().await.map_err(|error| store_error(doing, error))?;
+        let Some(folder) = folder else { return Ok(()) };
+        for dead in dead_in(&folder) {
             let take = || async {
                 let mut transaction = self.relay.begin().await?;
                 let now: i64 = scalar(&self.statements.now).fetch_one(&mut *transaction).await?;
@@ -101,11 +123,11 @@ impl Shared {
                 transaction.commit().await?;
                 Ok(taken.rows_affected())
             };
-            let records = retrying("take from a dead relay", self.config.busy_for, take).await?;
+            let records = retrying(doing, self.config.busy_for, take).await?;
             tracing::info!(owner = dead.owner.value(), records, "a relay has died; its records are due");
             // Only now, so that a crash of ours in between leaves the trace to the next.
             let _ = fs::remove_file(&dead.path);
-            let _ = fs::remove_dir(&relays.folder);
+            let _ = fs::remove_dir(&folder);
         }
         Ok(())
     }
@@ -161,15 +183,11 @@ impl Drop for Run {
     }
 }
 
+/// A run that nobody sees: its leases alone tell of its death.
 struct Unseen;
 
 impl Presence for Unseen {
     fn is_held(&self) -> bool {
         true
     }
-}
-
-/// A run on a database in memory, which no other process shares.
-pub(crate) fn unseen() -> Box<dyn Presence> {
-    Box::new(Unseen)
 }

@@ -16,7 +16,7 @@ use crate::{
     config::SqliteConfig,
     enqueue::inserts,
     error::store_error,
-    link::{Link, is_in_memory, retrying},
+    link::{Database, Link, retrying},
     presence::Relays,
     schema::{Statement, Statements},
     wake::Watch,
@@ -33,7 +33,7 @@ pub struct SqliteStore {
 
 pub(crate) struct Shared {
     pub(crate) config: SqliteConfig,
-    pub(crate) pool: SqlitePool,
+    pub(crate) database: Arc<Database>,
     pub(crate) statements: Arc<Statements>,
     /// The insert of each number of rows.
     pub(crate) inserts: [Statement; 4],
@@ -42,7 +42,7 @@ pub(crate) struct Shared {
     /// Operators' calls, statistics, and a look before each claim.
     pub(crate) side: Link,
     pub(crate) watch: Watch,
-    pub(crate) relays: Option<Relays>,
+    pub(crate) relays: Relays,
     pub(crate) rotation: Rotation,
 }
 
@@ -97,17 +97,16 @@ impl SqliteStore {
 
     fn build(pool: SqlitePool, config: SqliteConfig) -> Self {
         let statements = Arc::new(Statements::new(&config.table));
-        let options = pool.connect_options();
-        let relays = (!is_in_memory(&options)).then(|| Relays::beside(options.get_filename()));
+        let database = Arc::new(Database::new(pool));
         let shared = Shared {
-            relay: Link::for_relay(&pool, &statements),
-            side: Link::for_operators(&pool, &statements),
-            watch: Watch::new(&pool, &statements, &config),
-            relays,
+            relay: Link::for_relay(&database, &statements),
+            side: Link::for_operators(&database, &statements),
+            watch: Watch::new(&database, &statements, &config),
+            relays: Relays::new(&database),
             rotation: Rotation::default(),
             inserts: inserts(&statements.enqueue),
             statements,
-            pool,
+            database,
             config,
         };
         Self { shared: Arc::new(shared) }
@@ -115,7 +114,7 @@ impl SqliteStore {
 
     /// The application's pool.
     pub fn pool(&self) -> &SqlitePool {
-        &self.shared.pool
+        &self.shared.database.pool
     }
 
     /// Brings the tables up to date. Safe to call at every start, and from several processes at once.
@@ -149,10 +148,7 @@ impl SqliteStore {
 #[async_trait]
 impl Store for SqliteStore {
     async fn enter(&self, owner: Owner) -> Result<Box<dyn Presence>, StoreError> {
-        match &self.shared.relays {
-            Some(relays) => relays.enter(owner),
-            None => Ok(crate::presence::unseen()),
-        }
+        self.shared.relays.enter(owner).await
     }
 
     async fn claim(&self, request: &ClaimRequest) -> Result<ClaimBatch, StoreError> {

@@ -9,7 +9,6 @@ use std::{
 };
 
 use outbox_core::{StoreError, Wake};
-use sqlx::SqlitePool;
 use tokio::{
     sync::Notify,
     time::{Instant, sleep, timeout},
@@ -17,7 +16,7 @@ use tokio::{
 
 use crate::{
     config::SqliteConfig,
-    link::{Link, scalar},
+    link::{Database, Link, scalar},
     schema::Statements,
     store::Shared,
 };
@@ -37,6 +36,7 @@ pub(crate) struct Watch {
     /// How often the bell has rung, and how much of that has been heard.
     rung: AtomicU64,
     heard: AtomicU64,
+    database: Arc<Database>,
     link: Link,
     statements: Arc<Statements>,
     interval: Duration,
@@ -55,12 +55,13 @@ struct Seen {
 }
 
 impl Watch {
-    pub(crate) fn new(pool: &SqlitePool, statements: &Arc<Statements>, config: &SqliteConfig) -> Self {
+    pub(crate) fn new(database: &Arc<Database>, statements: &Arc<Statements>, config: &SqliteConfig) -> Self {
         Self {
             bell: Notify::new(),
             rung: AtomicU64::new(0),
             heard: AtomicU64::new(0),
-            link: Link::for_operators(pool, statements),
+            database: Arc::clone(database),
+            link: Link::for_operators(database, statements),
             statements: Arc::clone(statements),
             interval: config.watch_interval,
             seen: Mutex::default(),
@@ -86,7 +87,11 @@ impl Watch {
     /// Whether somebody has written what is worth a claim. A failing look hints at nothing: the relay polls.
     async fn look(&self) -> bool {
         let Ok(mut connection) = self.link.acquire().await else { return false };
-        let version = sqlx::query_scalar("PRAGMA data_version").fetch_one(&mut *connection).await.ok();
+        let version = match self.database.file().await {
+            Ok(Some(_)) => sqlx::query_scalar("PRAGMA data_version").fetch_one(&mut *connection).await.ok(),
+            // The version tells of other connections alone, and in memory this may be the only one.
+            _ => scalar(&self.statements.newest).fetch_one(&mut *connection).await.ok(),
+        };
         let now = Instant::now();
         if !self.seen().notes(version, now) {
             return false;
@@ -147,7 +152,7 @@ impl Shared {
                 }
                 if deaths.elapsed() >= DEATHS {
                     deaths = Instant::now();
-                    if self.relays.as_ref().is_some_and(|relays| relays.has_dead()) {
+                    if self.relays.has_dead().await {
                         self.watch.ring();
                     }
                 }

@@ -1,6 +1,6 @@
 //! Outboxes in temporary files, for the shared checks.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use outbox_core::{
     Enqueued, NewRecord, StoreError, Uuid, async_trait,
@@ -20,8 +20,12 @@ impl Files {
         Self { folder: tempfile::tempdir().unwrap() }
     }
 
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
     pub(crate) async fn open(&self, name: &str) -> SqliteStore {
-        SqliteStore::connect(self.folder.path().join(name), SqliteConfig::new()).await.unwrap()
+        SqliteStore::connect(self.path(name), SqliteConfig::new()).await.unwrap()
     }
 }
 

@@ -2,3 +2,6 @@
 
 mod conformance;
 mod harness;
+mod process;
+mod processes;
+mod sqlite;
