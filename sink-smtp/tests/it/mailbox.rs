@@ -83,7 +83,20 @@ impl Mta {
         }
     }
 
+    /// How many messages have a header `name` that holds this text.
+    pub(crate) async fn count(&self, name: &str, value: &str) -> usize {
+        self.numbers(name, value).await.1.len()
+    }
+
     async fn search(&self, name: &str, value: &str) -> Vec<Vec<u8>> {
+        let (mut imap, numbers) = self.numbers(name, value).await;
+        if numbers.is_empty() {
+            return Vec::new();
+        }
+        command(&mut imap, &format!("UID FETCH {} (BODY.PEEK[])", numbers.join(","))).await.1
+    }
+
+    async fn numbers(&self, name: &str, value: &str) -> (BufReader<TcpStream>, Vec<String>) {
         let mut imap = BufReader::new(TcpStream::connect(&self.imap).await.unwrap());
         let mut greeting = String::new();
         imap.read_line(&mut greeting).await.unwrap();
@@ -91,11 +104,8 @@ impl Mta {
         command(&mut imap, "SELECT INBOX").await;
         let (lines, _) = command(&mut imap, &format!("UID SEARCH HEADER {name} \"{value}\"")).await;
         let found = lines.iter().find_map(|line| line.strip_prefix("* SEARCH ")).unwrap_or_default();
-        let numbers = found.split_ascii_whitespace().collect::<Vec<_>>().join(",");
-        if numbers.is_empty() {
-            return Vec::new();
-        }
-        command(&mut imap, &format!("UID FETCH {numbers} (BODY.PEEK[])")).await.1
+        let numbers = found.split_ascii_whitespace().map(str::to_owned).collect();
+        (imap, numbers)
     }
 }
 

@@ -162,6 +162,7 @@ async fn an_mta_is_asked_again_for_those_alone_that_it_has_put_off() {
     assert!(error.to_string().starts_with("3 of 7 recipients put off"), "{error}");
     let id = record.id.to_string();
     assert_eq!(mta.messages("Message-ID", &id, 2).await.len(), 2);
+    assert_eq!(mta.count("Message-ID", &id).await, 2);
     for to in [&ann, &bob] {
         assert_eq!(mta.messages("Delivered-To", to, 1).await.len(), 1);
     }

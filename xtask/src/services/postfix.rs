@@ -28,7 +28,7 @@ const USER: &str = "OUTBOX_TEST_SMTP_LOGIN";
 pub(super) const SERVICE: Service = Service {
     name: "postfix",
     variables: &[SMTP, SUBMISSION, TLS, CA, USER],
-    aliases: &[("SMTP_SERVER", SMTP)],
+    aliases: &[("SMTP_SERVER", SMTP), ("SMTP_CA", CA)],
     needs: &["dovecot"],
     stop: Signal::TERM,
     start,
