@@ -100,7 +100,7 @@ impl Link {
             }
             let options = self.database.pool.connect_options();
             let mut options = (*options).clone().busy_timeout(BUSY_TIMEOUT);
-            if let Some(synchronous) = self.synchronous.clone() {
+            if let Some(synchronous) = self.synchronous {
                 options = options.synchronous(synchronous);
             }
             Ok(SqlitePoolOptions::new()

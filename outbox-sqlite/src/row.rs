@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 /// Milliseconds, rounded up: no wait is ever cut short.
 pub(crate) fn millis(duration: Duration) -> i64 {
-    let rounded = duration.as_millis() + u128::from(duration.subsec_nanos() % 1_000_000 > 0);
+    let rounded = duration.as_millis() + u128::from(!duration.subsec_nanos().is_multiple_of(1_000_000));
     // A quarter of the range: such waits can be added to any time of this age of the world.
     i64::try_from(rounded).unwrap_or(i64::MAX).min(i64::MAX / 4)
 }

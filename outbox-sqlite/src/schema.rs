@@ -61,6 +61,12 @@ macro_rules! statements {
                     table: table.to_owned(),
                 }
             }
+
+            /// Each with its name.
+            #[cfg(test)]
+            fn all(&self) -> Vec<(&'static str, &Statement)> {
+                vec![$((stringify!($name), &self.$name)),*]
+            }
         }
     };
 }
@@ -169,4 +175,47 @@ impl Statements {
 
 fn fill(sql: &str, table: &str) -> String {
     sql.replace("{outbox}", table).replace("{now}", NOW)
+}
+
+#[cfg(test)]
+mod tests {
+    use sqlx::{Connection, Row};
+
+    use super::*;
+
+    /// S8: no statement reads a table from end to end, whatever SQLite thinks of its size.
+    #[tokio::test]
+    async fn every_statement_finds_its_rows_by_an_index() {
+        const TABLES: [&str; 9] =
+            ["outbox", "row", "line", "late", "claimed", "other", "record", "outbox_dedup", "outbox_inbox"];
+        let statements = Statements::new("outbox");
+        let mut connection = SqliteConnection::connect("sqlite::memory:").await.unwrap();
+        statements.migrate(&mut connection).await.unwrap();
+        for (name, statement) in statements.all() {
+            // The first words of an insert, to which the rows are added.
+            if name == "enqueue" {
+                continue;
+            }
+            let explain = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {statement}"));
+            for step in sqlx::query(explain).fetch_all(&mut connection).await.unwrap() {
+                let step: String = step.try_get("detail").unwrap();
+                let scanned = step.strip_prefix("SCAN ").and_then(|table| table.split(' ').next());
+                let is_table = scanned.is_some_and(|table| TABLES.contains(&table));
+                assert!(!is_table || step.contains(" INDEX "), "{name}: {step}");
+                assert!(!step.contains("AUTOMATIC"), "{name}: {step}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_script_names_its_version() {
+        let script = Statements::new("letters").migrations();
+        assert!(
+            script.contains("CREATE TABLE letters (")
+                && !script.contains("{outbox}")
+                && !script.contains("{now}"),
+            "{script}"
+        );
+        assert!(script.contains("INSERT INTO letters_version (version) VALUES (1)"));
+    }
 }
