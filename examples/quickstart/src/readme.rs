@@ -1,0 +1,2 @@
+//! The code that the workspace's README shows, compiled.
+#![doc = include_str!("../../../README.md")]
