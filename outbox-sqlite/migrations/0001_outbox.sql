@@ -50,6 +50,10 @@ CREATE TABLE {outbox} (
 CREATE INDEX {outbox}_due ON {outbox} (suspect, kind, send_after, seq)
     WHERE held IS NULL AND sent_at IS NULL AND dead_at IS NULL;
 
+-- The same rows of all kinds in one order, for relays that take every kind.
+CREATE INDEX {outbox}_due_of_all ON {outbox} (suspect, send_after, seq)
+    WHERE held IS NULL AND sent_at IS NULL AND dead_at IS NULL;
+
 -- Rows that a destination held up: one lane for each kind and destination.
 CREATE INDEX {outbox}_lanes ON {outbox} (suspect, kind, destination, send_after, seq)
     WHERE held = 'destination' AND sent_at IS NULL AND dead_at IS NULL;

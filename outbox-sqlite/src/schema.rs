@@ -73,6 +73,8 @@ macro_rules! statements {
 
 statements! {
     accept
+    all_candidates
+    all_later
     candidates
     check_lost
     claim
@@ -90,6 +92,8 @@ statements! {
     free_heads
     head
     hold
+    hold_lanes
+    hold_line
     kinds
     kinds_exact
     lane_candidates

@@ -9,9 +9,9 @@ use serde_json::Value;
 use sqlx::{Row, SqliteConnection};
 
 use super::{
-    cursor::{Candidate, Cursor, Found},
+    cursor::{Candidate, Cursor, Found, Source},
     plan::Plan,
-    survey::{DueKind, Lane, optional_text, text},
+    survey::{optional_text, text},
 };
 use crate::{link::query, store::Shared};
 
@@ -19,6 +19,12 @@ use crate::{link::query, store::Shared};
 const PASSED_MAX: usize = 5_000;
 /// How many rows may stay in the way: passing over them costs less than a write for each.
 const LEFT_MAX: usize = 64;
+/// How many rows of kinds that are not wanted a walk over all kinds passes over.
+const UNWANTED_MAX: usize = 1_000;
+/// How many more rows in the way are put aside unseen, once a walk has been ended by them.
+const UNSEEN_MAX: i64 = 10_000;
+/// For how many keys, and how many kinds, that is done.
+const UNSEEN_OF_MAX: usize = 4;
 
 pub(super) struct Choice<'c> {
     shared: &'c Shared,
@@ -30,12 +36,24 @@ pub(super) struct Choice<'c> {
     keys: HashSet<String>,
     /// Rows that wait for the head of their key.
     behind: Vec<i64>,
+    /// Their keys, each with its first row and how many.
+    behind_keys: HashMap<String, (i64, usize)>,
     /// Rows to a destination that takes no more.
     stopped: Vec<i64>,
+    /// Their kinds, each with its destinations and its last row.
+    stopped_kinds: HashMap<String, Stopped>,
     passed: usize,
+    unwanted: usize,
     more: bool,
     spent: bool,
     written: bool,
+}
+
+#[derive(Default)]
+struct Stopped {
+    destinations: BTreeSet<String>,
+    last: (i64, i64),
+    count: usize,
 }
 
 enum Verdict {
@@ -59,8 +77,11 @@ impl<'c> Choice<'c> {
             by_destination: HashMap::new(),
             keys: HashSet::new(),
             behind: Vec::new(),
+            behind_keys: HashMap::new(),
             stopped: Vec::new(),
+            stopped_kinds: HashMap::new(),
             passed: 0,
+            unwanted: 0,
             more: false,
             spent: false,
             written: false,
@@ -90,14 +111,19 @@ impl<'c> Choice<'c> {
         self.written || !self.taken.is_empty()
     }
 
+    /// Whether unwanted kinds stood before all others.
+    pub(super) fn was_obstructed(&self) -> bool {
+        self.unwanted >= UNWANTED_MAX
+    }
+
     /// At most one, and alone of its key: it may be what kills relays.
     pub(super) async fn take_suspect(
         &mut self,
         connection: &mut SqliteConnection,
-        kinds: &[DueKind],
-        lanes: Vec<Lane>,
+        sources: Vec<Source>,
     ) -> Result<(), sqlx::Error> {
-        self.walk(connection, kinds, lanes, true).await?;
+        self.unwanted = 0;
+        self.walk(connection, sources, true).await?;
         // What is left of these does not stop the walk over the others.
         self.passed = 0;
         self.spent = false;
@@ -109,10 +135,10 @@ impl<'c> Choice<'c> {
     pub(super) async fn take_ready(
         &mut self,
         connection: &mut SqliteConnection,
-        kinds: &[DueKind],
-        lanes: Vec<Lane>,
+        sources: Vec<Source>,
     ) -> Result<(), sqlx::Error> {
-        self.walk(connection, kinds, lanes, false).await
+        self.unwanted = 0;
+        self.walk(connection, sources, false).await
     }
 
     /// Takes rows out of the way, if there are many, so that the next claim need not pass over them.
@@ -127,28 +153,50 @@ impl<'c> Choice<'c> {
                 self.written = true;
             }
         }
+        if self.spent { self.put_aside_unseen(connection).await } else { Ok(()) }
+    }
+
+    /// Where one key or kind stands in the way by the thousand, there are more of the same behind.
+    async fn put_aside_unseen(&self, connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
+        let many = |count: usize| count >= PASSED_MAX / UNSEEN_OF_MAX;
+        for (key, (first, _)) in self.behind_keys.iter().filter(|(_, (_, count))| many(*count)) {
+            query(&self.shared.statements.hold_line)
+                .bind(key.clone())
+                .bind(*first)
+                .bind(UNSEEN_MAX + PASSED_MAX as i64)
+                .execute(&mut *connection)
+                .await?;
+        }
+        for (kind, stopped) in self.stopped_kinds.iter().filter(|(_, stopped)| many(stopped.count)) {
+            query(&self.shared.statements.hold_lanes)
+                .bind(false)
+                .bind(kind.clone())
+                .bind(self.now)
+                .bind(stopped.last.0)
+                .bind(stopped.last.1)
+                .bind(Value::from_iter(stopped.destinations.iter().cloned()).to_string())
+                .bind(UNSEEN_MAX)
+                .execute(&mut *connection)
+                .await?;
+        }
         Ok(())
     }
 
     async fn walk(
         &mut self,
         connection: &mut SqliteConnection,
-        kinds: &[DueKind],
-        lanes: Vec<Lane>,
+        sources: Vec<Source>,
         suspect: bool,
     ) -> Result<(), sqlx::Error> {
-        let places = kinds.len() + lanes.len();
-        if places == 0 || self.is_over() {
-            self.more |= places > 0;
+        if sources.is_empty() || self.is_over() {
+            self.more |= !sources.is_empty();
             return Ok(());
         }
-        let portion = (2 * self.plan.request.limit / places).clamp(16, 512) as i64;
-        let open = |route, kind, destination| Cursor::new(suspect, route, kind, destination, portion);
+        let portion = if suspect { 16 } else { (self.plan.request.limit + 16) / sources.len() };
+        let portion = portion.clamp(16, 1_024) as i64;
         let mut cursors: Vec<Cursor> =
-            kinds.iter().map(|due| open(due.route, due.kind.clone(), None)).collect();
-        cursors.extend(lanes.into_iter().map(|lane| open(lane.route, lane.kind, Some(lane.destination))));
-
-        let mut next = BinaryHeap::with_capacity(places);
+            sources.into_iter().map(|source| Cursor::new(suspect, source, portion)).collect();
+        let mut next = BinaryHeap::with_capacity(cursors.len());
         for (at, cursor) in cursors.iter_mut().enumerate() {
             self.advance(connection, at, cursor, &mut next).await?;
         }
@@ -158,40 +206,73 @@ impl<'c> Choice<'c> {
                 break;
             }
             let cursor = &mut cursors[at];
-            let route = cursor.route;
             let Some(candidate) = cursor.pop() else { continue };
-            if self.by_route[route] >= self.plan.request.routes[route].limit {
-                self.more = true;
-                continue;
-            }
-            match self.judge(route, &candidate) {
-                Verdict::Take => {
-                    self.take(route, candidate.seq, candidate.destination.as_deref());
-                    if suspect {
-                        self.keys.extend(candidate.key);
-                        return Ok(());
+            let (route, of_all) = match &cursor.source {
+                Source::All => (candidate.kind.as_deref().and_then(|kind| self.plan.route(kind)), true),
+                Source::Kind { route, .. } | Source::Lane { route, .. } => (Some(*route), false),
+            };
+            let room = route.filter(|at| self.by_route[*at] < self.plan.request.routes[*at].limit);
+            if let Some(route) = room {
+                match self.judge(route, &candidate) {
+                    Verdict::Take => {
+                        self.take(route, candidate.seq, candidate.destination.as_deref());
+                        if suspect {
+                            self.keys.extend(candidate.key);
+                            return Ok(());
+                        }
+                        self.take_run(connection, route, candidate).await?;
                     }
-                    self.take_run(connection, route, candidate).await?;
+                    Verdict::Stopped => {
+                        self.more |= self.taken_for(route, candidate.destination.as_deref()) > 0;
+                        if matches!(cursor.source, Source::Lane { .. }) {
+                            // The whole lane goes to that destination.
+                            continue;
+                        }
+                        self.stop(&cursor.source, candidate, suspect);
+                    }
+                    Verdict::Behind => self.hold(candidate),
+                    Verdict::Pass => self.pass(),
                 }
-                // The whole lane goes to that destination.
-                Verdict::Stopped if cursor.lane => {
-                    self.more = true;
+            } else {
+                self.more |= route.is_some();
+                if !of_all {
                     continue;
                 }
-                Verdict::Stopped => {
-                    self.more |= self.has_taken_for(route, candidate.destination.as_deref());
-                    self.pass();
-                    self.stopped.push(candidate.seq);
+                self.unwanted += 1;
+                if self.was_obstructed() {
+                    continue;
                 }
-                Verdict::Behind => {
-                    self.pass();
-                    self.behind.push(candidate.seq);
-                }
-                Verdict::Pass => self.pass(),
             }
             self.advance(connection, at, &mut cursors[at], &mut next).await?;
         }
         Ok(())
+    }
+
+    /// Notes a row that waits for the head of its key.
+    fn hold(&mut self, candidate: Candidate) {
+        self.pass();
+        self.behind.push(candidate.seq);
+        if let Some(key) = candidate.key {
+            let (first, count) = self.behind_keys.entry(key).or_insert((candidate.seq, 0));
+            *first = candidate.seq.min(*first);
+            *count += 1;
+        }
+    }
+
+    /// Notes a row whose destination takes no more.
+    fn stop(&mut self, source: &Source, candidate: Candidate, suspect: bool) {
+        self.pass();
+        self.stopped.push(candidate.seq);
+        let kind = match source {
+            Source::Kind { kind, .. } | Source::Lane { kind, .. } => Some(kind.clone()),
+            Source::All => candidate.kind,
+        };
+        if let (Some(kind), Some(destination), false) = (kind, candidate.destination, suspect) {
+            let stopped = self.stopped_kinds.entry(kind).or_default();
+            stopped.last = (candidate.send_after, candidate.seq);
+            stopped.count += 1;
+            stopped.destinations.insert(destination);
+        }
     }
 
     async fn advance(
@@ -237,10 +318,6 @@ impl<'c> Choice<'c> {
         }
         let limit = self.plan.limit_for(route, destination);
         limit > self.taken_for(route, destination)
-    }
-
-    fn has_taken_for(&self, route: usize, destination: Option<&str>) -> bool {
-        self.taken_for(route, destination) > 0
     }
 
     fn taken_for(&self, route: usize, destination: Option<&str>) -> usize {

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 use serde_json::Value;
 use sqlx::{Row, SqliteConnection, sqlite::SqliteRow};
 
-use super::survey::optional_text;
+use super::survey::{optional_text, text};
 use crate::{link::query, store::Shared};
 
 /// How many rows are read at once, at most.
@@ -27,14 +27,23 @@ pub(super) struct Candidate {
     pub(super) busy: bool,
     /// Whether scheduled records of its key have fallen due and not yet taken their place.
     ripe: bool,
+    /// What the row is, when its source holds several kinds.
+    pub(super) kind: Option<String>,
+}
+
+/// Rows that are walked in order.
+pub(super) enum Source {
+    /// All that nothing holds, of whatever kind.
+    All,
+    /// Those of one kind.
+    Kind { kind: String, route: usize },
+    /// Those in one lane.
+    Lane { kind: String, destination: String, route: usize },
 }
 
 pub(super) struct Cursor {
-    pub(super) route: usize,
-    pub(super) lane: bool,
+    pub(super) source: Source,
     suspect: bool,
-    kind: String,
-    destination: Option<String>,
     rows: VecDeque<Candidate>,
     behind: (i64, i64),
     portion: i64,
@@ -50,24 +59,8 @@ pub(super) enum Found {
 }
 
 impl Cursor {
-    pub(super) fn new(
-        suspect: bool,
-        route: usize,
-        kind: String,
-        destination: Option<String>,
-        portion: i64,
-    ) -> Self {
-        Self {
-            route,
-            lane: destination.is_some(),
-            suspect,
-            kind,
-            destination,
-            rows: VecDeque::new(),
-            behind: (i64::MIN, i64::MIN),
-            portion,
-            is_read: false,
-        }
+    pub(super) fn new(suspect: bool, source: Source, portion: i64) -> Self {
+        Self { source, suspect, rows: VecDeque::new(), behind: (i64::MIN, i64::MIN), portion, is_read: false }
     }
 
     pub(super) fn front(&self) -> Option<&Candidate> {
@@ -125,15 +118,19 @@ impl Cursor {
         now: i64,
     ) -> Result<VecDeque<Candidate>, sqlx::Error> {
         let statements = &shared.statements;
-        let statement = if self.lane { &statements.lane_candidates } else { &statements.candidates };
+        let (statement, kind) = match &self.source {
+            Source::All => (&statements.all_candidates, None),
+            Source::Kind { kind, .. } => (&statements.candidates, Some(kind.clone())),
+            Source::Lane { kind, .. } => (&statements.lane_candidates, Some(kind.clone())),
+        };
         let mut rows = query(statement)
             .bind(self.suspect)
-            .bind(self.kind.clone())
+            .bind(kind)
             .bind(now)
             .bind(self.behind.0)
             .bind(self.behind.1)
             .bind(self.portion);
-        if let Some(destination) = &self.destination {
+        if let Source::Lane { destination, .. } = &self.source {
             rows = rows.bind(destination.clone());
         }
         rows.fetch_all(connection).await?.iter().map(candidate).collect()
@@ -150,5 +147,6 @@ fn candidate(row: &SqliteRow) -> Result<Candidate, sqlx::Error> {
         leads: row.try_get::<Option<i64>, _>(5)?.is_some(),
         busy: row.try_get(6)?,
         ripe: row.try_get(7)?,
+        kind: if row.len() > 8 { Some(text(row, "kind")?) } else { None },
     })
 }

@@ -3,6 +3,7 @@
 mod choice;
 mod cursor;
 mod plan;
+mod search;
 mod survey;
 
 use std::time::Duration;
@@ -12,11 +13,7 @@ use serde_json::Value;
 use sqlx::SqliteConnection;
 
 pub(crate) use self::survey::Rotation;
-use self::{
-    choice::Choice,
-    plan::Plan,
-    survey::{Lanes, Survey},
-};
+use self::{choice::Choice, plan::Plan, search::Search, survey::Lanes};
 use crate::{
     link::{query, retrying, scalar},
     row::{claimed, millis, until},
@@ -43,43 +40,46 @@ impl Shared {
             return Ok(ClaimBatch::default());
         }
         let now = self.now(&mut side).await?;
-        let mut ready = Survey::new(&plan, false, self.rotation.kind());
-        let mut suspects = Survey::new(&plan, true, String::new());
-        let mut due = ready.page(self, &mut side, now).await?;
+        let mut ready = Search::new(self, &plan, false);
+        let mut suspects = Search::new(self, &plan, true);
+        let mut due = ready.start(&mut side, now).await?;
+        due.append(&mut Lanes::find(self, &mut side, &plan, false).await?.take());
         let mut due_suspects = Vec::new();
-        let mut lanes = Lanes::find(self, &mut side, &plan, false).await?;
-        let mut suspect_lanes = Lanes::default();
         if request.suspect {
-            due_suspects = suspects.page(self, &mut side, now).await?;
-            suspect_lanes = Lanes::find(self, &mut side, &plan, true).await?;
+            due_suspects = suspects.start(&mut side, now).await?;
+            due_suspects.append(&mut Lanes::find(self, &mut side, &plan, true).await?.take());
+        }
+        if due.is_empty() && due_suspects.is_empty() {
+            let mut later = ready.later(&mut side, now).await?;
+            if request.suspect {
+                later = later.into_iter().chain(suspects.later(&mut side, now).await?).min();
+            }
+            return Ok(ClaimBatch::new(Vec::new(), later.map(|at| until(at, now).max(SOON))));
         }
         drop(side);
-
-        let later = |ready: &Survey<'_>, suspects: &Survey<'_>| {
-            ready.later().into_iter().chain(suspects.later()).min()
-        };
-        if due.is_empty() && due_suspects.is_empty() && lanes.is_empty() && suspect_lanes.is_empty() {
-            let next_due = later(&ready, &suspects).map(|at| until(at, now));
-            return Ok(ClaimBatch::new(Vec::new(), next_due));
-        }
 
         let mut transaction = self.relay.begin().await?;
         let now = self.now(&mut transaction).await?;
         let mut choice = Choice::new(self, &plan, now);
-        choice.take_suspect(&mut transaction, &due_suspects, suspect_lanes.take()).await?;
-        loop {
-            choice.take_ready(&mut transaction, &due, lanes.take()).await?;
+        while !due_suspects.is_empty() && choice.taken().is_empty() {
+            choice.take_suspect(&mut transaction, due_suspects).await?;
+            due_suspects = suspects.go_on(&mut transaction, now, choice.was_obstructed()).await?;
+        }
+        while !due.is_empty() {
+            choice.take_ready(&mut transaction, due).await?;
             if choice.is_over() {
                 break;
             }
-            due = ready.page(self, &mut transaction, now).await?;
-            if due.is_empty() {
-                break;
-            }
+            due = ready.go_on(&mut transaction, now, choice.was_obstructed()).await?;
         }
-        self.rotation.set_kind(ready.resume_at());
+        ready.rest();
         choice.put_aside(&mut transaction).await?;
 
+        // Before the write: what this claim takes falls due at the end of its own lease.
+        let mut later = ready.later(&mut transaction, now).await?;
+        if request.suspect {
+            later = later.into_iter().chain(suspects.later(&mut transaction, now).await?).min();
+        }
         let mut batch = ClaimBatch::default();
         let lease_for = millis(request.lease_for);
         if !choice.taken().is_empty() {
@@ -104,14 +104,14 @@ impl Shared {
         }
 
         let took = !choice.taken().is_empty();
-        batch.next_due = match (choice.leaves_more() || !ready.is_over(), took) {
-            (true, true) => Some(Duration::ZERO),
-            (more, took) => {
-                let own = (took && request.suspect).then_some(now.saturating_add(lease_for));
-                let next =
-                    later(&ready, &suspects).into_iter().chain(own).min().map(|at| until(at, now).max(SOON));
-                if more && choice.is_spent() { Some(SOON) } else { next }
-            }
+        let more = choice.leaves_more() || !ready.is_over();
+        batch.next_due = if more && took {
+            Some(Duration::ZERO)
+        } else if choice.is_spent() {
+            Some(SOON)
+        } else {
+            let own = (took && request.suspect).then_some(now.saturating_add(lease_for));
+            later.into_iter().chain(own).min().map(|at| until(at, now).max(SOON))
         };
         Ok(batch)
     }

@@ -33,6 +33,11 @@ impl<'r> Plan<'r> {
         self.ranges.is_empty() && self.exact.is_empty()
     }
 
+    /// Whether most kinds are taken, known or not.
+    pub(super) fn takes_most(&self) -> bool {
+        self.ranges.last().is_some_and(|(_, end)| end.is_none())
+    }
+
     /// The route that takes this kind, when it has room and nobody has paused it.
     pub(super) fn route(&self, kind: &str) -> Option<usize> {
         let has_room = |route: &usize| self.request.routes[*route].limit > 0;

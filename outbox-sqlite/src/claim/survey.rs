@@ -3,16 +3,22 @@
 use std::{
     collections::VecDeque,
     sync::{Mutex, PoisonError},
+    time::Duration,
 };
 
 use serde_json::Value;
 use sqlx::{Row, SqliteConnection, sqlite::SqliteRow};
+use tokio::time::Instant;
 
-use super::plan::Plan;
+use super::{cursor::Source, plan::Plan};
 use crate::{link::query, store::Shared};
 
 /// How many kinds are merged by due time. With more the oldest of all is not found, but all have their turn.
 const KINDS_MERGED: usize = 128;
+/// How many kinds are read at once.
+const KINDS_READ: usize = 512;
+/// Of how many kinds it is found out when a row to an open destination falls due.
+const LATER_KINDS_MAX: usize = 16;
 /// How many lanes one claim looks at.
 const LANES_MAX: usize = 1_024;
 /// How many rows are looked at to find when one to an open destination falls due.
@@ -24,7 +30,12 @@ pub(crate) struct Rotation {
     kind: Mutex<String>,
     lane: [Mutex<(String, String)>; 2],
     mended: Mutex<String>,
+    /// Until when kinds are walked one by one: many rows of kinds that are not wanted stand before all others.
+    by_kind: [Mutex<Option<Instant>>; 2],
 }
+
+/// How long kinds are walked one by one before all of them are tried in one order again.
+const BY_KIND: Duration = Duration::from_secs(1);
 
 impl Rotation {
     pub(super) fn kind(&self) -> String {
@@ -33,6 +44,16 @@ impl Rotation {
 
     pub(super) fn set_kind(&self, kind: String) {
         *self.kind.lock().unwrap_or_else(PoisonError::into_inner) = kind;
+    }
+
+    pub(super) fn goes_by_kind(&self, suspect: bool) -> bool {
+        let until = self.by_kind[usize::from(suspect)].lock().unwrap_or_else(PoisonError::into_inner);
+        until.is_some_and(|until| Instant::now() < until)
+    }
+
+    pub(super) fn go_by_kind(&self, suspect: bool) {
+        let mut until = self.by_kind[usize::from(suspect)].lock().unwrap_or_else(PoisonError::into_inner);
+        *until = Some(Instant::now() + BY_KIND);
     }
 
     /// The key at which the next sweep starts to mend.
@@ -53,12 +74,6 @@ impl Rotation {
     }
 }
 
-/// A kind that has due rows.
-pub(super) struct DueKind {
-    pub(super) kind: String,
-    pub(super) route: usize,
-}
-
 enum Segment {
     Range(String, Option<String>),
     Exact(Vec<String>),
@@ -69,7 +84,8 @@ pub(super) struct Survey<'p> {
     plan: &'p Plan<'p>,
     suspect: bool,
     left: VecDeque<Segment>,
-    later: Option<i64>,
+    /// When the first row of each kind falls due that was not due.
+    later: Vec<(i64, String, usize)>,
 }
 
 impl<'p> Survey<'p> {
@@ -89,12 +105,34 @@ impl<'p> Survey<'p> {
         }
         left.extend(plan.exact.chunks(KINDS_MERGED).map(|kinds| Segment::Exact(kinds.to_vec())));
         left.append(&mut before);
-        Self { plan, suspect, left, later: None }
+        Self { plan, suspect, left, later: Vec::new() }
     }
 
-    /// When the first row falls due that was not due, among the kinds seen so far.
-    pub(super) fn later(&self) -> Option<i64> {
-        self.later.filter(|at| *at < i64::MAX)
+    /// When the next row falls due, among the kinds seen so far.
+    pub(super) async fn later(
+        &mut self,
+        shared: &Shared,
+        connection: &mut SqliteConnection,
+        now: i64,
+    ) -> Result<Option<i64>, sqlx::Error> {
+        let mut later = std::mem::take(&mut self.later);
+        if !self.plan.closes_destinations() {
+            return Ok(later.into_iter().map(|(at, ..)| at).min());
+        }
+        later.sort_unstable();
+        let mut next = None::<i64>;
+        for (tried, (at, kind, route)) in later.into_iter().enumerate() {
+            if next.is_some_and(|next| next <= at) {
+                break;
+            }
+            let at = if tried < LATER_KINDS_MAX {
+                self.later_open(shared, connection, &kind, route, now).await?
+            } else {
+                Some(at)
+            };
+            next = next.into_iter().chain(at).min();
+        }
+        Ok(next)
     }
 
     pub(super) fn is_over(&self) -> bool {
@@ -115,20 +153,26 @@ impl<'p> Survey<'p> {
         shared: &Shared,
         connection: &mut SqliteConnection,
         now: i64,
-    ) -> Result<Vec<DueKind>, sqlx::Error> {
+    ) -> Result<Vec<Source>, sqlx::Error> {
         let mut due = Vec::new();
         while due.len() < KINDS_MERGED
             && let Some(segment) = self.left.pop_front()
         {
             let rows = self.read(shared, connection, &segment, now).await?;
+            let mut last = None;
             for row in &rows {
-                self.note(shared, connection, row, now, &mut due).await?;
+                if due.len() >= KINDS_MERGED {
+                    break;
+                }
+                let kind = text(row, "kind")?;
+                last = Some(kind.clone());
+                self.note(row, kind, now, &mut due)?;
             }
+            let is_full = due.len() >= KINDS_MERGED || rows.len() >= KINDS_READ;
             if let Segment::Range(start, end) = segment
-                && rows.len() == KINDS_MERGED
-                && let Some(last) = rows.last()
+                && is_full
+                && let Some(mut next) = last
             {
-                let mut next = text(last, "kind")?;
                 next.push('\0');
                 // A kind that is not UTF-8 may sort elsewhere than it reads.
                 if next > start {
@@ -154,7 +198,7 @@ impl<'p> Survey<'p> {
                     // Every blob sorts behind every text.
                     None => kinds.bind(Vec::new()),
                 };
-                kinds.bind(now).bind(KINDS_MERGED as i64).fetch_all(connection).await
+                kinds.bind(now).bind(KINDS_READ as i64).fetch_all(connection).await
             }
             Segment::Exact(kinds) => {
                 query(&shared.statements.kinds_exact)
@@ -167,24 +211,19 @@ impl<'p> Survey<'p> {
         }
     }
 
-    async fn note(
+    fn note(
         &mut self,
-        shared: &Shared,
-        connection: &mut SqliteConnection,
         row: &SqliteRow,
+        kind: String,
         now: i64,
-        due: &mut Vec<DueKind>,
+        due: &mut Vec<Source>,
     ) -> Result<(), sqlx::Error> {
-        let kind = text(row, "kind")?;
         let Some(route) = self.plan.route(&kind) else { return Ok(()) };
-        if let Some(mut later) = row.try_get::<Option<i64>, _>("later")? {
-            if self.plan.closes_destinations() {
-                later = self.later_open(shared, connection, &kind, route, now).await?.unwrap_or(later);
-            }
-            self.later = Some(self.later.map_or(later, |at| at.min(later)));
+        if let Some(later) = row.try_get::<Option<i64>, _>("later")?.filter(|at| *at < i64::MAX) {
+            self.later.push((later, kind.clone(), route));
         }
         if row.try_get::<Option<i64>, _>("first")?.is_some_and(|first| first <= now) {
-            due.push(DueKind { kind, route });
+            due.push(Source::Kind { kind, route });
         }
         Ok(())
     }
@@ -207,25 +246,48 @@ impl<'p> Survey<'p> {
             .await?;
         for row in &rows {
             if self.plan.limit_for(route, optional_text(row, "destination")?.as_deref()) > 0 {
-                return row.try_get("send_after").map(Some);
+                return Ok(Some(row.try_get("send_after")?).filter(|at| *at < i64::MAX));
             }
         }
-        if rows.len() < LATER_MAX as usize {
-            return Ok(Some(i64::MAX));
-        }
-        rows.last().map(|row| row.try_get("send_after")).transpose()
+        guess(&rows)
     }
+}
+
+/// When to look again behind this many rows that cannot be taken; never, when they are all there are.
+fn guess(rows: &[SqliteRow]) -> Result<Option<i64>, sqlx::Error> {
+    let last = rows.last().filter(|_| rows.len() >= LATER_MAX as usize);
+    Ok(last.map(|row| row.try_get("send_after")).transpose()?.filter(|at| *at < i64::MAX))
+}
+
+/// When the next row of any kind falls due that this plan can take, at `from` or later.
+pub(super) async fn later_of_all(
+    shared: &Shared,
+    connection: &mut SqliteConnection,
+    plan: &Plan<'_>,
+    suspect: bool,
+    from: i64,
+) -> Result<Option<i64>, sqlx::Error> {
+    let rows = query(&shared.statements.all_later)
+        .bind(suspect)
+        .bind(from)
+        .bind(LATER_MAX)
+        .fetch_all(connection)
+        .await?;
+    for row in &rows {
+        let destination = optional_text(row, "destination")?;
+        if plan
+            .route(&text(row, "kind")?)
+            .is_some_and(|route| plan.limit_for(route, destination.as_deref()) > 0)
+        {
+            return Ok(Some(row.try_get("send_after")?).filter(|at| *at < i64::MAX));
+        }
+    }
+    guess(&rows)
 }
 
 /// Lanes that have rows which this request can take.
 #[derive(Default)]
-pub(super) struct Lanes(Vec<Lane>);
-
-pub(super) struct Lane {
-    pub(super) kind: String,
-    pub(super) destination: String,
-    pub(super) route: usize,
-}
+pub(super) struct Lanes(Vec<Source>);
 
 impl Lanes {
     pub(super) async fn find(
@@ -266,7 +328,7 @@ impl Lanes {
                     resume = (kind.clone(), format!("{destination}\0"));
                 }
                 if plan.limit_for(route, Some(&destination)) > 0 {
-                    lanes.push(Lane { kind: kind.clone(), destination, route });
+                    lanes.push(Source::Lane { kind: kind.clone(), destination, route });
                 }
             }
         }
@@ -274,11 +336,7 @@ impl Lanes {
         Ok(Self(lanes))
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    pub(super) fn take(&mut self) -> Vec<Lane> {
+    pub(super) fn take(&mut self) -> Vec<Source> {
         std::mem::take(&mut self.0)
     }
 }

@@ -269,3 +269,34 @@ async fn a_sweep_mends_what_was_changed_by_hand() {
     assert_eq!(swept.mended, 3);
     assert_eq!(take(&store, ME, LEASE, 10).await.len(), 3);
 }
+
+/// S8: a relay that takes every kind but a full one passes over the thousands of rows of that one.
+#[tokio::test(flavor = "multi_thread")]
+async fn unwanted_kinds_hold_back_no_other() {
+    let files = Files::new();
+    let store = files.open("app.db").await;
+    let fill = "INSERT INTO outbox (kind, payload) WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n \
+                WHERE i < 2999) SELECT 'full.' || (i % 700), '1' FROM n";
+    sqlx::raw_sql(fill).execute(store.pool()).await.unwrap();
+    let mut expected = Vec::new();
+    for n in 0..300 {
+        expected.push(enqueue(&store, NewRecord::json(format!("kind {n:03}"), &n).unwrap()).await);
+    }
+    let routes =
+        vec![RouteDemand::new(Pattern::Default, 50), RouteDemand::new(Pattern::Prefix("full.".into()), 0)];
+    let request = ClaimRequest::new(ME, LEASE, 50, routes);
+    let mut taken = Vec::new();
+    for _ in 0..6 {
+        let batch = store.claim(&request).await.unwrap();
+        assert_eq!(batch.records.len(), 50, "each claim is as full as it may be");
+        taken.extend(batch.records.iter().map(|record| record.id));
+    }
+    taken.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(taken, expected);
+    let batch = store.claim(&request).await.unwrap();
+    assert!(
+        batch.records.is_empty() && batch.next_due != Some(Duration::ZERO),
+        "nothing is left, and it rests"
+    );
+}
