@@ -48,20 +48,26 @@ pub(crate) fn is_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= 76 && name.bytes().all(|byte| byte.is_ascii_graphic() && byte != b':')
 }
 
-/// Whether a text must be encoded though it may be ASCII: a word too long for any line, or what a
-/// reader would decode.
-pub(crate) fn needs_encoding(text: &str) -> bool {
-    text.contains("=?") || text.split(' ').any(|word| word.len() > 76)
+/// Whether a reader gets a text back as it was when it is written as it is: lettre folds it between
+/// words, and nothing else.
+pub(crate) fn is_plain(text: &str) -> bool {
+    text.is_ascii() && !text.contains("=?") && text.split(' ').all(|word| (1..=76).contains(&word.len()))
 }
 
-/// The text as encoded words of RFC 2047, folded.
-pub(crate) fn encoded(text: &str) -> String {
-    // 45 bytes are 60 characters of base64: with its frame a word stays below the 75 allowed.
-    const WORD_BYTES: usize = 45;
+/// The text as encoded words of RFC 2047, folded, for a header of this name.
+///
+/// All of it: where words in plain text and encoded ones meet, blanks get lost.
+pub(crate) fn encoded(name: &str, text: &str) -> String {
+    /// The longest line with an encoded word in it.
+    const LINE_MAX: usize = 76;
+    const FRAME: usize = "=?utf-8?b??=".len();
+    // Three bytes make four characters.
+    let fits = |used: usize| (LINE_MAX.saturating_sub(used + FRAME) / 4 * 3).max(4);
     let mut encoded = String::new();
     let mut rest = text;
     while !rest.is_empty() {
-        let (word, after) = rest.split_at(rest.floor_char_boundary(WORD_BYTES));
+        let used = if encoded.is_empty() { name.len() + ": ".len() } else { " ".len() };
+        let (word, after) = rest.split_at(rest.floor_char_boundary(fits(used)));
         if !encoded.is_empty() {
             encoded.push_str("\r\n ");
         }
@@ -124,8 +130,20 @@ mod tests {
     }
 
     #[test]
-    fn encoded_words_stay_within_their_length() {
-        let encoded = encoded(&"ä€".repeat(200));
-        assert!(encoded.split("\r\n ").all(|word| word.len() <= 75), "{encoded}");
+    fn encoded_words_stay_within_their_lines() {
+        for name in ["Subject", "X-Name-Of-Fifty-Characters-Or-So-As-Some-Programs-Have", "X"] {
+            let line = format!("{name}: {}", encoded(name, &"ä€🎉".repeat(200)));
+            assert!(line.split("\r\n").all(|line| line.len() <= 76), "{line}");
+        }
+    }
+
+    #[test]
+    fn what_a_reader_would_change_is_not_plain() {
+        for text in ["Hello", "Hello, you", "a =_ b"] {
+            assert!(is_plain(text), "{text:?}");
+        }
+        for text in ["", " a", "a ", "a  b", "é", "=?utf-8?q?a?=", &"x".repeat(77)] {
+            assert!(!is_plain(text), "{text:?}");
+        }
     }
 }

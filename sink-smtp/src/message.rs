@@ -26,6 +26,9 @@ pub(crate) const MAIL_FROM: &str = "outbox-mail-from";
 /// The header of a record that names the recipients of a ready message.
 pub(crate) const RCPT_TO: &str = "outbox-rcpt-to";
 
+/// The most recipients of one mail. All of them stand in the record's progress.
+const RECIPIENTS_MAX: usize = 1_000;
+
 /// A mail, ready to go.
 pub(crate) struct Outgoing {
     /// The envelope's sender; none for mail that must not be answered.
@@ -67,6 +70,9 @@ impl Outgoing {
     ) -> Result<Self, InvalidEmail> {
         if to.is_empty() {
             return Err(InvalidEmail::new("email", "has no recipient"));
+        }
+        if to.len() > RECIPIENTS_MAX {
+            return Err(InvalidEmail::new("email", format!("has more than {RECIPIENTS_MAX} recipients")));
         }
         if let Some(reason) = headers::unsendable(&bytes) {
             return Err(InvalidEmail::new("message", reason));
@@ -122,24 +128,27 @@ fn written(
     let cc = add("cc", &email.cc)?;
     add("bcc", &email.bcc)?;
     let reply_to = add("reply_to", &email.reply_to)?;
-    let (Some(first), Ok(none)) = (everyone.first(), Envelope::new(None, everyone.clone())) else {
-        return Err(InvalidEmail::new("email", "has no recipient"));
-    };
-    debug_assert_eq!(none.to().first(), Some(first));
-
+    // The builder wants one; the dialogue has its own, which differs by attempt.
+    let envelope =
+        Envelope::new(None, everyone.clone()).map_err(|_| InvalidEmail::new("email", "has no recipient"))?;
     let message_id = format!("<{id}@{}>", author.email.domain());
     let mut builder = Message::builder()
-        .envelope(none)
-        .header(From::from(Mailboxes::from(author)))
+        .envelope(envelope)
+        .header(From::from(Mailboxes::from(author.clone())))
         .header(Date::new(printable(created_at)))
         .header(MessageId::from(message_id));
     for (name, mailboxes) in [("To", to), ("Cc", cc), ("Reply-To", reply_to)] {
-        builder = list(builder, HeaderName::new_from_ascii_str(name), mailboxes);
+        if !mailboxes.is_empty() {
+            builder = builder.raw_header(list(name, mailboxes));
+        }
     }
     builder = unstructured(builder, "subject", "Subject", &email.subject)?;
     for (at, (name, value)) in email.headers.iter().enumerate() {
         if !headers::is_name(name) || name.eq_ignore_ascii_case("bcc") || is_reserved(name) {
             return Err(InvalidEmail::new(format!("headers[{at}]"), "has a name that is not allowed"));
+        }
+        if email.headers.keys().take(at).any(|earlier| earlier.eq_ignore_ascii_case(name)) {
+            return Err(InvalidEmail::new(format!("header {name}"), "is given twice"));
         }
         builder = unstructured(builder, &format!("header {name}"), name, value)?;
     }
@@ -148,27 +157,34 @@ fn written(
     }
 
     let mut boundaries = Boundaries { id, used: 0 };
-    let message = match content(email, &mut boundaries)? {
+    let mut message = match content(email, &mut boundaries)? {
         Content::Single(part) => builder.singlepart(part),
         Content::Multi(parts) => builder.multipart(parts),
     }
     .map_err(|_| InvalidEmail::new("email", "cannot be written"))?;
+    message.headers_mut().insert_raw(list("From", vec![author]));
     Outgoing::new(from, everyone, message.formatted(), created_at, signer)
 }
 
 /// A header of mailboxes, one a line: lettre folds none without a name, and many make too long a line.
-fn list(builder: MessageBuilder, name: HeaderName, mailboxes: Vec<OneMailbox>) -> MessageBuilder {
-    let one = |mailbox: OneMailbox| {
-        let mut header = Headers::new();
-        header.set(To::from(Mailboxes::from(mailbox)));
-        header.to_string().trim_start_matches("To: ").trim_end().to_owned()
-    };
-    if mailboxes.is_empty() {
-        return builder;
-    }
-    let encoded: Vec<String> = mailboxes.into_iter().map(one).collect();
+fn list(name: &'static str, mailboxes: Vec<OneMailbox>) -> HeaderValue {
+    let encoded: Vec<String> = mailboxes.into_iter().map(|mailbox| one(name, mailbox)).collect();
     let encoded = encoded.join(",\r\n ");
-    builder.raw_header(HeaderValue::dangerous_new_pre_encoded(name, encoded.clone(), encoded))
+    HeaderValue::dangerous_new_pre_encoded(HeaderName::new_from_ascii_str(name), encoded.clone(), encoded)
+}
+
+fn one(header: &str, mailbox: OneMailbox) -> String {
+    match &mailbox.name {
+        // Some readers decode within quotes as well.
+        Some(name) if !headers::is_plain(name) => {
+            format!("{}\r\n <{}>", headers::encoded(header, name), mailbox.email)
+        }
+        _ => {
+            let mut headers = Headers::new();
+            headers.set(To::from(Mailboxes::from(mailbox)));
+            headers.to_string().trim_start_matches("To: ").trim_end().to_owned()
+        }
+    }
 }
 
 /// What the email's own fields or the transport set.
@@ -200,12 +216,13 @@ fn unstructured(
     value: &str,
 ) -> Result<MessageBuilder, InvalidEmail> {
     one_line(field, value)?;
-    let name = HeaderName::new_from_ascii(name.to_owned())
+    let header = HeaderName::new_from_ascii(name.to_owned())
         .map_err(|_| InvalidEmail::new(field, "has a name that is not allowed"))?;
-    Ok(builder.raw_header(if headers::needs_encoding(value) {
-        HeaderValue::dangerous_new_pre_encoded(name, value.to_owned(), headers::encoded(value))
+    Ok(builder.raw_header(if headers::is_plain(value) {
+        HeaderValue::new(header, value.to_owned())
     } else {
-        HeaderValue::new(name, value.to_owned())
+        let encoded = headers::encoded(name, value);
+        HeaderValue::dangerous_new_pre_encoded(header, value.to_owned(), encoded)
     }))
 }
 
@@ -288,6 +305,12 @@ fn content(email: &Email, boundaries: &mut Boundaries) -> Result<Content, Invali
         for (at, attachment) in email.attachments.iter().enumerate() {
             let field = format!("attachments[{at}]");
             one_line(&format!("{field}.name"), &attachment.name)?;
+            if attachment.name.contains("=?") {
+                return Err(InvalidEmail::new(
+                    format!("{field}.name"),
+                    "holds =?, which some readers decode",
+                ));
+            }
             let media_type = media_type(&field, &attachment.content_type)?;
             parts = parts.singlepart(
                 Part::new(attachment.name.clone()).body(base64(&attachment.content.0), media_type),

@@ -5,6 +5,7 @@
 mod auth;
 mod conformance;
 mod dkim;
+mod drawn;
 mod hostile;
 mod mailbox;
 mod mta;
