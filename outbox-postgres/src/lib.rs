@@ -1,1 +1,1 @@
-//! outbox-postgres
+#![doc = include_str!("../README.md")]

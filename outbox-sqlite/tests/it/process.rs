@@ -88,6 +88,7 @@ async fn act(role: Role, file: &Path) {
             let run = store.enter(owner).await.unwrap();
             let taken = take(&store, owner, Duration::from_secs(600), 100).await;
             println!("child: holds {}", taken.len());
+            // real time: the parent kills it.
             tokio::time::sleep(Duration::from_secs(600)).await;
             drop(run);
         }

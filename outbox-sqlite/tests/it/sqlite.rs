@@ -36,6 +36,7 @@ async fn a_late_write_of_a_transaction_that_has_read_is_a_conflict() {
             store.enqueue(&mut late, record()).await
         } else {
             let commit = async {
+                // real time: the other side is waiting by then.
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 other.commit().await.unwrap();
             };
@@ -59,6 +60,7 @@ async fn a_slow_writer_is_waited_for() {
     let mut slow = store.pool().begin_with("BEGIN IMMEDIATE").await.unwrap();
     store.enqueue(&mut slow, record()).await.unwrap();
     let commit = async {
+        // real time: the other side is waiting by then.
         tokio::time::sleep(Duration::from_millis(300)).await;
         slow.commit().await.unwrap();
     };
@@ -244,6 +246,7 @@ async fn a_ring_wakes_all_who_wait() {
     store.wake();
     assert_eq!(store.wait(Duration::from_secs(60)).await.unwrap(), Wake::Hint);
     let ring = async {
+        // real time: the other side is waiting by then.
         tokio::time::sleep(Duration::from_millis(100)).await;
         store.wake();
     };
