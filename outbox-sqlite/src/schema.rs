@@ -92,8 +92,8 @@ statements! {
     free_heads
     head
     hold
+    hold_behind
     hold_lanes
-    hold_line
     kinds
     kinds_exact
     lane_candidates

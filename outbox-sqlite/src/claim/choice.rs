@@ -23,7 +23,7 @@ const LEFT_MAX: usize = 64;
 const UNWANTED_MAX: usize = 1_000;
 /// How many more rows in the way are put aside unseen, once a walk has been ended by them.
 const UNSEEN_MAX: i64 = 10_000;
-/// For how many keys, and how many kinds, that is done.
+/// For how many kinds that is done.
 const UNSEEN_OF_MAX: usize = 4;
 
 pub(super) struct Choice<'c> {
@@ -36,12 +36,10 @@ pub(super) struct Choice<'c> {
     keys: HashSet<String>,
     /// Rows that wait for the head of their key.
     behind: Vec<i64>,
-    /// Their keys, each with its first row and how many.
-    behind_keys: HashMap<String, (i64, usize)>,
     /// Rows to a destination that takes no more.
     stopped: Vec<i64>,
-    /// Their kinds, each with its destinations and its last row.
-    stopped_kinds: HashMap<String, Stopped>,
+    /// Where the walk stood in each kind when it met the last of either.
+    met: HashMap<String, Met>,
     passed: usize,
     unwanted: usize,
     more: bool,
@@ -49,11 +47,13 @@ pub(super) struct Choice<'c> {
     written: bool,
 }
 
+/// Rows of one kind that were in the way.
 #[derive(Default)]
-struct Stopped {
-    destinations: BTreeSet<String>,
+struct Met {
     last: (i64, i64),
-    count: usize,
+    behind: usize,
+    stopped: usize,
+    destinations: BTreeSet<String>,
 }
 
 enum Verdict {
@@ -77,9 +77,8 @@ impl<'c> Choice<'c> {
             by_destination: HashMap::new(),
             keys: HashSet::new(),
             behind: Vec::new(),
-            behind_keys: HashMap::new(),
             stopped: Vec::new(),
-            stopped_kinds: HashMap::new(),
+            met: HashMap::new(),
             passed: 0,
             unwanted: 0,
             more: false,
@@ -156,28 +155,28 @@ impl<'c> Choice<'c> {
         if self.spent { self.put_aside_unseen(connection).await } else { Ok(()) }
     }
 
-    /// Where one key or kind stands in the way by the thousand, there are more of the same behind.
+    /// Where rows of a kind stand in the way by the thousand, there are more of the same behind.
     async fn put_aside_unseen(&self, connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
+        let statements = &self.shared.statements;
         let many = |count: usize| count >= PASSED_MAX / UNSEEN_OF_MAX;
-        for (key, (first, _)) in self.behind_keys.iter().filter(|(_, (_, count))| many(*count)) {
-            query(&self.shared.statements.hold_line)
-                .bind(key.clone())
-                .bind(*first)
-                .bind(UNSEEN_MAX + PASSED_MAX as i64)
-                .execute(&mut *connection)
-                .await?;
-        }
-        for (kind, stopped) in self.stopped_kinds.iter().filter(|(_, stopped)| many(stopped.count)) {
-            query(&self.shared.statements.hold_lanes)
-                .bind(false)
-                .bind(kind.clone())
-                .bind(self.now)
-                .bind(stopped.last.0)
-                .bind(stopped.last.1)
-                .bind(Value::from_iter(stopped.destinations.iter().cloned()).to_string())
-                .bind(UNSEEN_MAX)
-                .execute(&mut *connection)
-                .await?;
+        for (kind, met) in &self.met {
+            let place = |statement| {
+                query(statement)
+                    .bind(false)
+                    .bind(kind.clone())
+                    .bind(self.now)
+                    .bind(met.last.0)
+                    .bind(met.last.1)
+            };
+            if many(met.behind) {
+                let hold = place(&statements.hold_behind).bind(UNSEEN_MAX);
+                hold.execute(&mut *connection).await?;
+            }
+            if many(met.stopped) {
+                let destinations = Value::from_iter(met.destinations.iter().cloned()).to_string();
+                let hold = place(&statements.hold_lanes).bind(destinations).bind(UNSEEN_MAX);
+                hold.execute(&mut *connection).await?;
+            }
         }
         Ok(())
     }
@@ -230,7 +229,7 @@ impl<'c> Choice<'c> {
                         }
                         self.stop(&cursor.source, candidate, suspect);
                     }
-                    Verdict::Behind => self.hold(candidate),
+                    Verdict::Behind => self.hold(&cursor.source, candidate, suspect),
                     Verdict::Pass => self.pass(),
                 }
             } else {
@@ -249,13 +248,11 @@ impl<'c> Choice<'c> {
     }
 
     /// Notes a row that waits for the head of its key.
-    fn hold(&mut self, candidate: Candidate) {
+    fn hold(&mut self, source: &Source, candidate: Candidate, suspect: bool) {
         self.pass();
         self.behind.push(candidate.seq);
-        if let Some(key) = candidate.key {
-            let (first, count) = self.behind_keys.entry(key).or_insert((candidate.seq, 0));
-            *first = candidate.seq.min(*first);
-            *count += 1;
+        if let Some(met) = self.met(source, &candidate, suspect) {
+            met.behind += 1;
         }
     }
 
@@ -263,16 +260,22 @@ impl<'c> Choice<'c> {
     fn stop(&mut self, source: &Source, candidate: Candidate, suspect: bool) {
         self.pass();
         self.stopped.push(candidate.seq);
-        let kind = match source {
-            Source::Kind { kind, .. } | Source::Lane { kind, .. } => Some(kind.clone()),
-            Source::All => candidate.kind,
-        };
-        if let (Some(kind), Some(destination), false) = (kind, candidate.destination, suspect) {
-            let stopped = self.stopped_kinds.entry(kind).or_default();
-            stopped.last = (candidate.send_after, candidate.seq);
-            stopped.count += 1;
-            stopped.destinations.insert(destination);
+        if let Some(met) = self.met(source, &candidate, suspect) {
+            met.stopped += 1;
+            met.destinations.extend(candidate.destination);
         }
+    }
+
+    /// The kind of a row in the way, which stands there now. Not for those of lanes and suspects, which are few.
+    fn met(&mut self, source: &Source, candidate: &Candidate, suspect: bool) -> Option<&mut Met> {
+        let kind = match source {
+            Source::Kind { kind, .. } => Some(kind),
+            Source::All => candidate.kind.as_ref(),
+            Source::Lane { .. } => None,
+        };
+        let met = self.met.entry(kind.filter(|_| !suspect)?.clone()).or_default();
+        met.last = (candidate.send_after, candidate.seq);
+        Some(met)
     }
 
     async fn advance(
