@@ -63,6 +63,8 @@ impl KafkaSink {
     /// must ask for idempotence and for a `message.timeout.ms` 2 s below the send timeout. `factory`
     /// makes another when the first meets an error that it does not survive; that one belongs to the
     /// sink. The first is never purged. Its partitioner is its own: librdkafka's default is not Java's.
+    /// Its context is too: the sink hears of a lost connection only by the sends that fail of it, and
+    /// what it hands over until then is withdrawn by `message.timeout.ms`.
     ///
     /// # Errors
     ///

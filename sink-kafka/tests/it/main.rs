@@ -9,3 +9,4 @@ mod partition;
 mod refuse;
 mod relay;
 mod send;
+mod telemetry;

@@ -96,3 +96,24 @@ async fn a_missing_topic_is_a_destination_that_is_down() {
     }
     assert!(sink.check().await.is_err());
 }
+
+#[tokio::test]
+async fn a_sink_without_one_topic_checks_the_cluster() {
+    for brokers in [broker::brokers(), broker::limited_brokers()].into_iter().flatten() {
+        for config in [KafkaConfig::new(&brokers), KafkaConfig::new(&brokers).with_topic("shop.{kind}")] {
+            KafkaSink::connect(config).unwrap().check().await.unwrap();
+        }
+    }
+}
+
+/// Where brokers make topics by themselves, the first record of a new one arrives as any other.
+#[tokio::test]
+async fn a_topic_that_the_broker_makes_takes_its_first_record() {
+    let Some(brokers) = broker::brokers() else { return };
+    let sink = KafkaSink::connect(KafkaConfig::new(&brokers)).unwrap();
+    let mut first = record("1");
+    first.destination = Some(topic_name("made"));
+    sink.send(&first, &CX).await.unwrap();
+    let read = broker::read(&brokers, first.destination.as_deref().unwrap()).await;
+    assert_eq!(read[0].id(), Some(first.id));
+}
