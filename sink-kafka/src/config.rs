@@ -45,7 +45,8 @@ pub struct KafkaConfig {
     #[serde(default = "send_timeout")]
     pub send_timeout: Duration,
     /// How many records may be under way, unless the route says otherwise. Default: 1,000. Few, and
-    /// throughput is bound by round trips.
+    /// throughput is bound by round trips. A relay hands them over by up to 32 in a call, which is what a
+    /// route's `concurrency` counts.
     #[serde(default = "in_flight_max")]
     pub in_flight_max: NonZeroUsize,
     /// [Properties of librdkafka](https://github.com/confluentinc/librdkafka/blob/master/CONFIGURATION.md),

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
-use outbox_core::{ErrorScope, SendContext, SendErrorKind, Sink};
+use outbox_core::{ErrorScope, Outcome, Outcomes, SendContext, SendErrorKind, Sink};
 use rdkafka::{
     ClientConfig,
     mocking::MockCluster,
@@ -288,4 +288,27 @@ async fn closing_waits_for_acknowledgements() {
     sent.unwrap();
     assert_eq!(sink.send(&record("2"), &CX).await.unwrap_err().kind(), SendErrorKind::Unavailable);
     assert_eq!(broker::read(&brokers, &topic).await.len(), 1);
+}
+
+/// K5: within a batch too, a record that could no longer be withdrawn in time is not begun, and costs no attempt.
+#[tokio::test]
+async fn a_batch_begins_no_record_that_it_has_no_time_for() {
+    let cluster = MockCluster::new(1).unwrap();
+    cluster.create_topic("orders", 1, 1).unwrap();
+    let config = KafkaConfig::new(cluster.bootstrap_servers()).with_topic("orders");
+    let sink = KafkaSink::connect(config).unwrap();
+    sink.send(&record("1"), &CX).await.unwrap();
+    cluster.broker_round_trip_time(1, Duration::from_millis(700)).unwrap();
+    let mut records = [record("1"), record("2"), record("3"), record("4")];
+    for record in &mut records {
+        record.key = Some("k".into());
+    }
+    let mut outcomes = Outcomes::new(records.len());
+    sink.send_batch(&records, &CX, &mut outcomes).await;
+    // A message may take 3 s and the client's look at its queue 1 s: the hand-over of the third would be after 1.4 s.
+    assert!(matches!(outcomes.outcome(0), Outcome::Sent(_)), "{outcomes:?}");
+    assert!(matches!(outcomes.outcome(2), Outcome::NotAttempted), "{outcomes:?}");
+    assert!(matches!(outcomes.outcome(3), Outcome::NotAttempted), "{outcomes:?}");
+    cluster.broker_round_trip_time(1, Duration::ZERO).unwrap();
+    sink.send(&records[2], &CX).await.unwrap();
 }
