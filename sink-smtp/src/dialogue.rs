@@ -77,7 +77,7 @@ struct Size {
 impl Connection {
     /// Opens a connection that is ready for a mail.
     pub(crate) async fn open(server: &Server, deadline: Instant) -> Result<Self, Failure> {
-        let deadline = deadline.min(Instant::now() + server.connect_timeout);
+        let deadline = deadline.min(after(server.connect_timeout));
         let smtp = match (server.tls, &server.tls_parameters) {
             (Tls::Implicit, parameters) => {
                 let opening = AsyncSmtpConnection::connect_tokio1(
@@ -295,6 +295,11 @@ impl fmt::Display for Content<'_> {
         }
         f.write_str(".\r\n")
     }
+}
+
+/// This long from now; a day for what is longer, since a clock ends somewhere.
+pub(crate) fn after(wait: Duration) -> Instant {
+    Instant::now() + wait.min(Duration::from_secs(24 * 3600))
 }
 
 /// TCP to the first of the server's addresses that answers; each has its share of the time.

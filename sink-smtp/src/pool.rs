@@ -13,7 +13,7 @@ use tokio::{
 
 use crate::{
     SmtpConfig,
-    dialogue::{Connection, Server},
+    dialogue::{Connection, Server, after},
     error::{Cause, Failure, Stage},
 };
 
@@ -90,7 +90,7 @@ impl Pool {
 
     /// Says goodbye on idle connections; no connection is given out afterwards.
     pub(crate) async fn close(&self, grace: Duration) {
-        let deadline = Instant::now() + grace;
+        let deadline = after(grace);
         self.slots.close();
         for idle in self.locked(std::mem::take) {
             idle.connection.quit(deadline).await;

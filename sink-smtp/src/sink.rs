@@ -21,7 +21,7 @@ use tokio::time::Instant;
 
 use crate::{
     SmtpConfig, SmtpError, Tls, TokenSource,
-    dialogue::{Fate, Server, Transaction},
+    dialogue::{Fate, Server, Transaction, after},
     dkim::Signer,
     error::{Failure, Reply, Stage},
     message::Outgoing,
@@ -103,7 +103,7 @@ impl SmtpSink {
         keep: &mut (dyn FnMut(Value) + Send),
     ) -> Result<Receipt, SendError> {
         // A little less than the relay allows: its own end of the send would not say where it stood.
-        let deadline = Instant::now() + cx.timeout - (cx.timeout / 10).min(Duration::from_millis(500));
+        let deadline = after(cx.timeout - (cx.timeout / 10).min(Duration::from_millis(500)));
         let mut progress = Progress::of(record)?;
         let mail = Outgoing::of(record, self.signer.as_ref())?;
         let bytes = mail.bytes.len();
@@ -275,7 +275,7 @@ impl Sink for SmtpSink {
 
     /// Connects and logs in, or asks a connection that is there whether it still answers.
     async fn check(&self) -> Result<(), SendError> {
-        let deadline = Instant::now() + self.config.connect_timeout;
+        let deadline = after(self.config.connect_timeout);
         let mut in_use = self.pool.take(deadline).await?;
         if in_use.was_idle && !in_use.connection.is_alive(deadline).await {
             in_use = self.pool.replace(in_use, deadline).await?;

@@ -129,3 +129,14 @@ async fn closing_says_goodbye_and_no_mail_follows() {
     let error = sink.send(&record(&email(&["ann@example.com"])), &cx()).await.unwrap_err();
     assert_eq!(error.kind(), SendErrorKind::Unavailable);
 }
+
+#[tokio::test]
+async fn times_without_end_are_times() {
+    let server = Scripted::start(usual).await;
+    let config = server.config().with_connect_timeout(Duration::MAX).with_idle_max(Duration::MAX);
+    let sink = SmtpSink::connect(config).unwrap();
+    sink.check().await.unwrap();
+    sink.send(&record(&email(&["ann@example.com"])), &SendContext::new(Duration::MAX)).await.unwrap();
+    sink.close(Duration::MAX).await;
+    assert_eq!((server.connections(), server.taken().len()), (1, 1));
+}
