@@ -42,8 +42,8 @@ pub(crate) struct Server {
 pub(crate) enum Fate {
     /// The server has the mail for it.
     Accepted,
-    /// Refused for now, at this stage.
-    Later(Stage, Reply),
+    /// Not now.
+    Later(Failure),
     /// Refused for good, at this stage.
     Refused(Stage, Reply),
     /// The transaction ended before it was decided.
@@ -141,17 +141,17 @@ impl Connection {
             Err(failure) => return Transaction::decided(fates, failure),
         }
         for (at, address) in to.iter().enumerate() {
-            match self.command(deadline, Stage::Rcpt, Rcpt::new(address.clone(), vec![])).await {
-                Ok(response) if is_done(&response) => {}
-                Ok(_) => return Err(Failure::new(Stage::Rcpt, Cause::Garbled)),
-                Err(failure) => {
-                    let closing = matches!(&failure.cause, Cause::Refused(reply) if reply.code == 421);
-                    let fate = Fate::of(failure)?;
-                    fates[at] = fate;
-                    if closing {
-                        return Ok(Transaction { fates, accepted: None, reusable: false });
-                    }
-                }
+            let response = self.command(deadline, Stage::Rcpt, Rcpt::new(address.clone(), vec![])).await;
+            let failure = match response {
+                Ok(response) if is_done(&response) => continue,
+                Ok(_) => Failure::new(Stage::Rcpt, Cause::Garbled),
+                Err(failure) => failure,
+            };
+            // It may be this recipient's doing: the others go by another connection, without it.
+            let ends = failure.ends_connection();
+            fates[at] = Fate::of(failure)?;
+            if ends {
+                return Ok(Transaction { fates, accepted: None, reusable: false });
             }
         }
         if fates.iter().all(|fate| *fate != Fate::Undecided) {
@@ -248,15 +248,14 @@ impl Connection {
 }
 
 impl Fate {
-    /// The fate that a failure means for a recipient; an error when it says nothing about one.
+    /// The fate that a failure means for a recipient; an error when it says nothing about one, or
+    /// leaves no time for the others.
     fn of(failure: Failure) -> Result<Self, Failure> {
         match (failure.verdict(), failure) {
-            (Verdict::Later, Failure { stage, cause: Cause::Refused(reply) }) => {
-                Ok(Self::Later(stage, reply))
-            }
             (Verdict::Never, Failure { stage, cause: Cause::Refused(reply) }) => {
                 Ok(Self::Refused(stage, reply))
             }
+            (Verdict::Later, failure) if failure.cause != Cause::Slow => Ok(Self::Later(failure)),
             (_, failure) => Err(failure),
         }
     }
@@ -271,12 +270,12 @@ impl Transaction {
 
     /// What is undecided is decided by a failure of the whole transaction.
     fn decided(mut fates: Vec<Fate>, failure: Failure) -> Result<Self, Failure> {
-        let closing = matches!(&failure.cause, Cause::Refused(reply) if reply.code == 421);
+        let reusable = !failure.ends_connection();
         let decision = Fate::of(failure)?;
         for fate in fates.iter_mut().filter(|fate| **fate == Fate::Undecided) {
             *fate = decision.clone();
         }
-        Ok(Self { fates, accepted: None, reusable: !closing })
+        Ok(Self { fates, accepted: None, reusable })
     }
 }
 

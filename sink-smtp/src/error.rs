@@ -222,6 +222,14 @@ impl Failure {
         }
     }
 
+    /// Whether nothing more can be said on this connection.
+    pub(crate) fn ends_connection(&self) -> bool {
+        match &self.cause {
+            Cause::Refused(reply) => reply.code == 421,
+            _ => true,
+        }
+    }
+
     /// Whether a connection that was idle before shows by this that it was dead all along.
     pub(crate) fn is_stale(&self) -> bool {
         self.stage == Stage::Mail

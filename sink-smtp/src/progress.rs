@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     OnRefused,
     dialogue::{Fate, Transaction},
-    error::{Reply, Stage},
+    error::{Cause, Failure, Reply, Stage},
 };
 
 /// How many recipients an error or a receipt says something about.
@@ -100,10 +100,14 @@ impl Progress {
 }
 
 /// That some are to be tried again, and why.
-pub(crate) fn later(everyone: &[Address], put_off: &[(Address, Stage, Reply)]) -> String {
-    let places = put_off
-        .iter()
-        .map(|(to, stage, reply)| (everyone.iter().position(|known| known == to), at_stage(*stage, reply)));
+pub(crate) fn later(everyone: &[Address], put_off: &[(Address, Failure)]) -> String {
+    let places = put_off.iter().map(|(to, failure)| {
+        let why = match &failure.cause {
+            Cause::Refused(reply) => at_stage(failure.stage, reply),
+            _ => failure.to_string(),
+        };
+        (everyone.iter().position(|known| known == to), why)
+    });
     summary("put off", everyone.len(), put_off.len(), places)
 }
 

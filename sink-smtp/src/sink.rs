@@ -114,7 +114,7 @@ impl SmtpSink {
             )));
         }
         let mut left: Vec<Address> = mail.to.iter().filter(|to| !progress.is_settled(to)).cloned().collect();
-        let mut put_off: Vec<(Address, Stage, Reply)> = Vec::new();
+        let mut put_off: Vec<(Address, Failure)> = Vec::new();
         if !left.is_empty() {
             let mut lane = Lane { pool: &self.pool, deadline, in_use: None, mails: 0, reconnects: 0 };
             while !left.is_empty() {
@@ -129,7 +129,7 @@ impl SmtpSink {
                 let mut undecided = Vec::new();
                 for (to, fate) in next.iter().zip(ended.fates) {
                     match fate {
-                        Fate::Later(stage, reply) => put_off.push((to.clone(), stage, reply)),
+                        Fate::Later(failure) => put_off.push((to.clone(), failure)),
                         Fate::Undecided => undecided.push(to.clone()),
                         Fate::Accepted | Fate::Refused(..) => {}
                     }
@@ -235,7 +235,7 @@ impl Lane<'_> {
 /// Puts off whoever is undecided.
 fn give_up(mut ended: Transaction) -> Transaction {
     for fate in ended.fates.iter_mut().filter(|fate| **fate == Fate::Undecided) {
-        *fate = Fate::Later(Stage::Rcpt, Reply::code_only(421));
+        *fate = Fate::Later(Failure::refused(Stage::Rcpt, Reply::code_only(421)));
     }
     ended
 }

@@ -102,6 +102,26 @@ async fn a_421_at_one_recipient_reconnects_for_the_others() {
     assert!(server.connections() < 8, "{} connections", server.connections());
 }
 
+/// The same for one at which it closes without a word.
+#[tokio::test]
+async fn a_connection_cut_at_one_recipient_is_made_again_for_the_others() {
+    let server = Scripted::start(|at| match at.point.as_str() {
+        "RCPT" if at.line.contains("<cut") => Act::Cut,
+        "RCPT" if at.line.contains("<garbled") => Act::Say("what?"),
+        _ => Act::Usual,
+    })
+    .await;
+    let to = ["a@example.com", "cut@example.com", "garbled@example.com", "b@example.com"];
+    let error = server.sink().send(&record(&email(&to)), &cx()).await.unwrap_err();
+    assert_eq!(error.kind(), SendErrorKind::Transient);
+    assert!(
+        error.to_string().starts_with("2 of 4 recipients put off; recipient 2: the server hung up"),
+        "{error}"
+    );
+    assert_eq!(server.taken()[0].to, ["a@example.com", "b@example.com"]);
+    assert_eq!((server.connections(), server.taken().len()), (3, 1));
+}
+
 /// What the server has taken is kept though the send is dropped afterwards.
 #[tokio::test]
 async fn a_dropped_send_keeps_who_has_the_mail() {
