@@ -10,4 +10,5 @@ mod conformance;
 mod harness;
 mod process;
 mod processes;
+mod relays;
 mod sqlite;
