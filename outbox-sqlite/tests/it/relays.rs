@@ -59,6 +59,7 @@ impl Store for Counted {
 async fn received(sink: &MemorySink, count: usize) {
     let all = async {
         while sink.received().len() < count {
+            // real time: the file and its locks are real.
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
@@ -108,8 +109,10 @@ async fn an_idle_relay_rests() {
     enqueue(&store, NewRecord::json("order.placed", &2).unwrap().delay(Duration::from_secs(3_600))).await;
     let watch = async {
         received(&sink, 1).await;
+        // real time: what is counted is how often a real file is looked at.
         tokio::time::sleep(Duration::from_millis(500)).await;
         let before = counted.claims.load(Ordering::Relaxed);
+        // real time: as above.
         tokio::time::sleep(Duration::from_secs(2)).await;
         let claims = counted.claims.load(Ordering::Relaxed) - before;
         assert!(claims <= 10, "{claims} claims in two idle seconds");
