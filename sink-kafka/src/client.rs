@@ -21,7 +21,7 @@ use tokio::{sync::Notify, task::JoinHandle, time::Instant};
 
 use crate::{
     context::Cluster,
-    error::{self, is_lost, may_be_anothers},
+    error::{self, is_lost, is_unknown, may_be_anothers},
     lookup::{Lookup, Lookups},
     message::Message,
 };
@@ -172,6 +172,11 @@ impl Client {
                 Ok(Lookup::Ready { .. }) => {}
                 Ok(Lookup::Topic(code)) => return Err(told(error::of_code(code, "look up the topic"))),
                 Ok(Lookup::Cluster(code)) => return Err(told(self.no_answer(code))),
+                // Too little time says nothing of the cluster.
+                Err(_) if spare < SCAN / 2 => {
+                    let reason = "no time is left to look up the topic";
+                    return Err(told(SendError::unavailable(reason).with_scope(ErrorScope::Record)));
+                }
                 Err(_) => return Err(told(self.no_answer(Code::OperationTimedOut))),
             }
         }
@@ -252,11 +257,11 @@ impl Client {
                 Stage::Delivery => Attempt::Failed(Failure::Batch(code)),
             };
         }
-        if is_dead {
-            return told(died(code));
-        }
-        if is_lost(code) {
+        if is_unknown(code) {
             return Attempt::Unknown(code);
+        }
+        if is_dead || is_lost(code) {
+            return told(died(code));
         }
         self.cluster.forget(topic);
         if code != Code::MessageTimedOut {

@@ -192,20 +192,22 @@ pub(crate) fn may_be_anothers(code: Code) -> bool {
     )
 }
 
-/// Whether the client's standing with the cluster is lost, though it does not call it fatal: only another client
-/// has a new one.
-pub(crate) fn is_lost(code: Code) -> bool {
+/// Whether the broker does not know the client, or no longer, and so has written nothing.
+pub(crate) fn is_unknown(code: Code) -> bool {
     matches!(
         code,
         Code::ProducerFenced
-            | Code::Fenced
             | Code::InvalidProducerEpoch
             | Code::InvalidProducerIdMapping
             | Code::UnknownProducerId
-            | Code::OutOfOrderSequenceNumber
-            | Code::Inconsistent
-            | Code::State
     )
+}
+
+/// Whether the client's standing with the cluster is lost, though it does not call it fatal: only another client
+/// has a new one.
+pub(crate) fn is_lost(code: Code) -> bool {
+    is_unknown(code)
+        || matches!(code, Code::Fenced | Code::OutOfOrderSequenceNumber | Code::Inconsistent | Code::State)
 }
 
 /// Whether it says that we are not let in.

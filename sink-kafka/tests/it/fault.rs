@@ -312,3 +312,22 @@ async fn a_batch_begins_no_record_that_it_has_no_time_for() {
     cluster.broker_round_trip_time(1, Duration::ZERO).unwrap();
     sink.send(&records[2], &CX).await.unwrap();
 }
+
+/// A broker that has forgotten the client costs no record anything: each goes out again through another.
+#[tokio::test]
+async fn a_client_that_the_broker_forgot_is_made_anew_unseen() {
+    let cluster = MockCluster::new(1).unwrap();
+    cluster.create_topic("orders", 1, 1).unwrap();
+    // All of them in one request.
+    let config =
+        KafkaConfig::new(cluster.bootstrap_servers()).with_topic("orders").with_property("linger.ms", "200");
+    let sink = KafkaSink::connect(config).unwrap();
+    sink.send(&record("1"), &CX).await.unwrap();
+    let forgotten = [RDKafkaRespErr::RD_KAFKA_RESP_ERR_PRODUCER_FENCED];
+    cluster.request_errors(RDKafkaApiKey::Produce, &forgotten);
+    let records: Vec<_> = (0..200).map(|at| record(at.to_string())).collect();
+    for end in join_all(records.iter().map(|record| sink.send(record, &LONG))).await {
+        end.unwrap();
+    }
+    assert_eq!(broker::read(&cluster.bootstrap_servers(), "orders").await.len(), 201);
+}
