@@ -40,6 +40,10 @@ impl SqliteStore {
 
     /// Writes records in the caller's transaction; see [`Enqueue::enqueue_all`].
     ///
+    /// # Cancellation
+    ///
+    /// Dropped half-way, some of the records may stand in the transaction: roll it back.
+    ///
     /// # Errors
     ///
     /// As [`Enqueue::enqueue_all`].
@@ -95,7 +99,10 @@ impl Shared {
         sqlx::query("SAVEPOINT outbox_enqueue").execute(&mut *connection).await?;
         let written = self.write_all(connection, records).await;
         if written.is_err() {
-            sqlx::query("ROLLBACK TO outbox_enqueue").execute(&mut *connection).await?;
+            // Some errors, such as a full disk, end the whole transaction, and the savepoint with it.
+            let _ = sqlx::query("ROLLBACK TO outbox_enqueue").execute(&mut *connection).await;
+            let _ = sqlx::query("RELEASE outbox_enqueue").execute(&mut *connection).await;
+            return written;
         }
         sqlx::query("RELEASE outbox_enqueue").execute(&mut *connection).await?;
         written

@@ -254,9 +254,28 @@ impl Shared {
     }
 }
 
+/// The rows of a state, by the index that has the fewest others. Sent rows are most rows, and need none.
+fn rows_of(state: Option<State>) -> &'static str {
+    match state {
+        None | Some(State::Sent) => "{outbox} AS record",
+        Some(State::Dead) => "{outbox} AS record INDEXED BY {outbox}_dead",
+        Some(_) => {
+            "(
+        SELECT seq AS at FROM {outbox} INDEXED BY {outbox}_due_of_all
+        WHERE suspect IN (0, 1) AND held IS NULL AND sent_at IS NULL AND dead_at IS NULL
+        UNION ALL
+        SELECT seq FROM {outbox} INDEXED BY {outbox}_lanes
+        WHERE held = 'destination' AND sent_at IS NULL AND dead_at IS NULL
+        UNION ALL
+        SELECT seq FROM {outbox} INDEXED BY {outbox}_behind WHERE held = 'key'
+    ) AS unfinished CROSS JOIN {outbox} AS record ON record.seq = unfinished.at"
+        }
+    }
+}
+
 /// A statement of only those tests that are set, so that an index can serve them.
 fn select(columns: &str, filter: &Filter) -> String {
-    let mut sql = format!("SELECT {columns} FROM {{outbox}} WHERE seq > ?1");
+    let mut sql = format!("SELECT {columns} FROM {} WHERE seq > ?1", rows_of(filter.state));
     let mut test = |test: &str| {
         // Writing to a string cannot fail.
         let _ = write!(sql, "\n    AND {test}");

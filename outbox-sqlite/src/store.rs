@@ -39,7 +39,9 @@ pub(crate) struct Shared {
     pub(crate) inserts: [Statement; 4],
     /// Claims, marks, renewals and sweeps.
     pub(crate) relay: Link,
-    /// Operators' calls, statistics, and a look before each claim.
+    /// The look before each claim.
+    pub(crate) look: Link,
+    /// Operators' calls and statistics, which may take longer.
     pub(crate) side: Link,
     pub(crate) watch: Watch,
     pub(crate) relays: Relays,
@@ -55,7 +57,7 @@ impl fmt::Debug for SqliteStore {
 impl SqliteStore {
     /// The outbox in the database of an application's own pool, with the default settings.
     ///
-    /// Applications write through their pool; the store opens up to three connections of its own with
+    /// Applications write through their pool; the store opens up to four connections of its own with
     /// the same options. The pool should use WAL, and `synchronous = FULL` (SQLite's default), as
     /// [`connect`](Self::connect) does.
     pub fn new(pool: SqlitePool) -> Self {
@@ -100,6 +102,7 @@ impl SqliteStore {
         let database = Arc::new(Database::new(pool));
         let shared = Shared {
             relay: Link::for_relay(&database, &statements),
+            look: Link::for_operators(&database, &statements),
             side: Link::for_operators(&database, &statements),
             watch: Watch::new(&database, &statements, &config),
             relays: Relays::new(&database),

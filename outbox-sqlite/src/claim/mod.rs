@@ -33,30 +33,30 @@ impl Shared {
     }
 
     async fn try_claim(&self, request: &ClaimRequest) -> Result<ClaimBatch, sqlx::Error> {
-        let mut side = self.side.acquire().await?;
-        let pauses = self.paused(&mut side).await?.into_iter().map(|pause| pause.scope).collect();
+        let mut look = self.look.acquire().await?;
+        let pauses = self.paused(&mut look).await?.into_iter().map(|pause| pause.scope).collect();
         let plan = Plan::new(request, pauses);
         if plan.is_empty() {
             return Ok(ClaimBatch::default());
         }
-        let now = self.now(&mut side).await?;
+        let now = self.now(&mut look).await?;
         let mut ready = Search::new(self, &plan, false);
         let mut suspects = Search::new(self, &plan, true);
-        let mut due = ready.start(&mut side, now).await?;
-        due.append(&mut Lanes::find(self, &mut side, &plan, false).await?.take());
+        let mut due = ready.start(&mut look, now).await?;
+        due.append(&mut Lanes::find(self, &mut look, &plan, false).await?.take());
         let mut due_suspects = Vec::new();
         if request.suspect {
-            due_suspects = suspects.start(&mut side, now).await?;
-            due_suspects.append(&mut Lanes::find(self, &mut side, &plan, true).await?.take());
+            due_suspects = suspects.start(&mut look, now).await?;
+            due_suspects.append(&mut Lanes::find(self, &mut look, &plan, true).await?.take());
         }
         if due.is_empty() && due_suspects.is_empty() {
-            let mut later = ready.later(&mut side, now).await?;
+            let mut later = ready.later(&mut look, now).await?;
             if request.suspect {
-                later = later.into_iter().chain(suspects.later(&mut side, now).await?).min();
+                later = later.into_iter().chain(suspects.later(&mut look, now).await?).min();
             }
             return Ok(ClaimBatch::new(Vec::new(), later.map(|at| until(at, now).max(SOON))));
         }
-        drop(side);
+        drop(look);
 
         let mut transaction = self.relay.begin().await?;
         let now = self.now(&mut transaction).await?;
