@@ -55,6 +55,11 @@ impl Database {
     }
 }
 
+/// The page cache of the relay's connection in KiB, negative as SQLite wants it: the upper pages of all indexes.
+const RELAY_CACHE: &str = "-16384";
+/// How many rows the driver's thread reads ahead: a claim's, so that it need not wait for us between them.
+const ROWS_BUFFERED: usize = 1_024;
+
 /// A connection for one use, opened when first needed.
 #[derive(Debug)]
 pub(crate) struct Link {
@@ -101,7 +106,11 @@ impl Link {
             let options = self.database.pool.connect_options();
             let mut options = (*options).clone().busy_timeout(BUSY_TIMEOUT);
             if let Some(synchronous) = self.synchronous {
-                options = options.synchronous(synchronous);
+                options = options
+                    .synchronous(synchronous)
+                    .pragma("cache_size", RELAY_CACHE)
+                    .pragma("temp_store", "memory")
+                    .row_buffer_size(ROWS_BUFFERED);
             }
             Ok(SqlitePoolOptions::new()
                 .max_connections(1)
