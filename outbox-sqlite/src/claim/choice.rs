@@ -15,12 +15,12 @@ use super::{
 };
 use crate::{link::query, store::Shared};
 
-/// How many rows in the way one claim passes over.
+/// How many rows in the way one claim passes over in one kind or lane; of all together, twice as many.
 const PASSED_MAX: usize = 5_000;
 /// How many rows may stay in the way: passing over them costs less than a write for each.
 const LEFT_MAX: usize = 64;
-/// How many rows of kinds that are not wanted a walk over all kinds passes over.
-const UNWANTED_MAX: usize = 1_000;
+/// How many rows a walk over all kinds passes over before it goes on kind by kind, so that no kind holds back another.
+const OBSTRUCTED_AT: usize = 1_000;
 /// How many more rows in the way are put aside unseen, once a walk has been ended by them.
 const UNSEEN_MAX: i64 = 10_000;
 /// For how many kinds that is done.
@@ -41,8 +41,12 @@ pub(super) struct Choice<'c> {
     /// Where the walk stood in each kind when it met the last of either.
     met: HashMap<String, Met>,
     passed: usize,
-    unwanted: usize,
+    /// In the walk over all kinds, those of kinds that are not wanted included.
+    in_the_way: usize,
     more: bool,
+    /// Whether a kind or lane was left because too much stood in its way.
+    cut: bool,
+    /// Whether the whole walk was.
     spent: bool,
     written: bool,
 }
@@ -80,8 +84,9 @@ impl<'c> Choice<'c> {
             stopped: Vec::new(),
             met: HashMap::new(),
             passed: 0,
-            unwanted: 0,
+            in_the_way: 0,
             more: false,
+            cut: false,
             spent: false,
             written: false,
         }
@@ -96,23 +101,23 @@ impl<'c> Choice<'c> {
         self.spent || self.taken.len() >= self.plan.request.limit
     }
 
-    /// Whether the walk ended because too much stood in its way.
+    /// Whether something was left because too much stood in its way.
     pub(super) fn is_spent(&self) -> bool {
-        self.spent
+        self.cut || self.spent
     }
 
     /// Whether due rows were left that another claim may take.
     pub(super) fn leaves_more(&self) -> bool {
-        self.more || self.spent
+        self.more || self.is_spent()
     }
 
     pub(super) fn has_written(&self) -> bool {
         self.written || !self.taken.is_empty()
     }
 
-    /// Whether unwanted kinds stood before all others.
+    /// Whether the walk over all kinds was given up.
     pub(super) fn was_obstructed(&self) -> bool {
-        self.unwanted >= UNWANTED_MAX
+        self.in_the_way >= OBSTRUCTED_AT
     }
 
     /// At most one, and alone of its key: it may be what kills relays.
@@ -121,10 +126,11 @@ impl<'c> Choice<'c> {
         connection: &mut SqliteConnection,
         sources: Vec<Source>,
     ) -> Result<(), sqlx::Error> {
-        self.unwanted = 0;
+        self.in_the_way = 0;
         self.walk(connection, sources, true).await?;
         // What is left of these does not stop the walk over the others.
         self.passed = 0;
+        self.cut = false;
         self.spent = false;
         self.more = false;
         Ok(())
@@ -136,7 +142,7 @@ impl<'c> Choice<'c> {
         connection: &mut SqliteConnection,
         sources: Vec<Source>,
     ) -> Result<(), sqlx::Error> {
-        self.unwanted = 0;
+        self.in_the_way = 0;
         self.walk(connection, sources, false).await
     }
 
@@ -152,7 +158,7 @@ impl<'c> Choice<'c> {
                 self.written = true;
             }
         }
-        if self.spent { self.put_aside_unseen(connection).await } else { Ok(()) }
+        if self.is_spent() { self.put_aside_unseen(connection).await } else { Ok(()) }
     }
 
     /// Where rows of a kind stand in the way by the thousand, there are more of the same behind.
@@ -212,6 +218,7 @@ impl<'c> Choice<'c> {
             };
             let room = route.filter(|at| self.by_route[*at] < self.plan.request.routes[*at].limit);
             if let Some(route) = room {
+                let (passed, in_the_way) = (self.passed, self.behind.len() + self.stopped.len());
                 match self.judge(route, &candidate) {
                     Verdict::Take => {
                         self.take(route, candidate.seq, candidate.destination.as_deref());
@@ -232,15 +239,23 @@ impl<'c> Choice<'c> {
                     Verdict::Behind => self.hold(&cursor.source, candidate, suspect),
                     Verdict::Pass => self.pass(),
                 }
+                let cursor = &mut cursors[at];
+                cursor.passed += self.passed - passed;
+                if of_all {
+                    self.in_the_way += self.behind.len() + self.stopped.len() - in_the_way;
+                } else if cursor.passed >= PASSED_MAX {
+                    self.cut = true;
+                    continue;
+                }
             } else {
                 self.more |= route.is_some();
                 if !of_all {
                     continue;
                 }
-                self.unwanted += 1;
-                if self.was_obstructed() {
-                    continue;
-                }
+                self.in_the_way += 1;
+            }
+            if of_all && self.was_obstructed() {
+                continue;
             }
             self.advance(connection, at, &mut cursors[at], &mut next).await?;
         }
@@ -311,7 +326,7 @@ impl<'c> Choice<'c> {
 
     fn pass(&mut self) {
         self.passed += 1;
-        self.spent |= self.passed >= PASSED_MAX;
+        self.spent |= self.passed >= 2 * PASSED_MAX;
     }
 
     fn has_room(&self, route: usize, destination: Option<&str>) -> bool {

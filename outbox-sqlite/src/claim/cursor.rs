@@ -43,6 +43,8 @@ pub(super) enum Source {
 
 pub(super) struct Cursor {
     pub(super) source: Source,
+    /// How many rows of it were in the way.
+    pub(super) passed: usize,
     suspect: bool,
     rows: VecDeque<Candidate>,
     behind: (i64, i64),
@@ -60,7 +62,15 @@ pub(super) enum Found {
 
 impl Cursor {
     pub(super) fn new(suspect: bool, source: Source, portion: i64) -> Self {
-        Self { source, suspect, rows: VecDeque::new(), behind: (i64::MIN, i64::MIN), portion, is_read: false }
+        Self {
+            source,
+            passed: 0,
+            suspect,
+            rows: VecDeque::new(),
+            behind: (i64::MIN, i64::MIN),
+            portion,
+            is_read: false,
+        }
     }
 
     pub(super) fn front(&self) -> Option<&Candidate> {

@@ -303,3 +303,24 @@ async fn unwanted_kinds_hold_back_no_other() {
         "nothing is left, and it rests"
     );
 }
+
+/// R2: thousands of rows behind one failing key hold back no other kind, not even while they are put aside.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stuck_key_holds_back_no_other_kind() {
+    let files = Files::new();
+    let store = files.open("app.db").await;
+    let stuck = "INSERT INTO outbox (kind, payload, key, fence, attempts, send_after) VALUES ('stuck', '1', 'k', 2, 1, 1e15);
+        INSERT INTO outbox (kind, payload, key) WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n
+            WHERE i < 49999) SELECT 'stuck', '1', 'k' FROM n;";
+    sqlx::raw_sql(stuck).execute(store.pool()).await.unwrap();
+    let other = enqueue(&store, record()).await;
+    let taken = take(&store, ME, LEASE, 100).await;
+    assert_eq!(taken.iter().map(|record| record.id).collect::<Vec<_>>(), [other], "the first claim takes it");
+    let routes = vec![RouteDemand::new(Pattern::Default, 100)];
+    let request = ClaimRequest::new(ME, LEASE, 100, routes);
+    let mut claims = 0;
+    while store.claim(&request).await.unwrap().next_due.is_some_and(|due| due < Duration::from_millis(100)) {
+        claims += 1;
+        assert!(claims < 20, "they are put aside ten thousand at a time");
+    }
+}
