@@ -23,6 +23,9 @@ use crate::{
 /// How often the folder is read.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
+/// How long a run may take from making its file to naming it, and far more than it does.
+const UNNAMED_FOR: Duration = Duration::from_secs(60);
+
 /// The relays on one database.
 #[derive(Debug)]
 pub(crate) struct Relays {
@@ -92,6 +95,10 @@ fn dead_in(folder: &Path) -> Vec<Dead> {
 }
 
 fn dead(path: PathBuf) -> Option<Dead> {
+    if path.extension().is_some_and(|extension| extension == "new") {
+        let _ = clear(&path);
+        return None;
+    }
     let name = path.file_name()?.to_str()?.strip_suffix(".lock")?;
     let owner = Owner::from_random(u64::from_str_radix(name, 16).ok()?);
     let file = OpenOptions::new().write(true).open(&path).ok()?;
@@ -100,6 +107,13 @@ fn dead(path: PathBuf) -> Option<Dead> {
         // Alive, or it cannot be told.
         Err(TryLockError::WouldBlock | TryLockError::Error(_)) => None,
     }
+}
+
+/// Removes the file of a run that died before it had claimed anything, and was not yet named.
+fn clear(path: &Path) -> io::Result<()> {
+    let file = OpenOptions::new().write(true).open(path)?;
+    let is_old = file.metadata()?.modified()?.elapsed().is_ok_and(|age| age > UNNAMED_FOR);
+    if is_old && file.try_lock().is_ok() { fs::remove_file(path) } else { Ok(()) }
 }
 
 impl Shared {
