@@ -102,21 +102,39 @@ pub(crate) fn of_code(code: &str, is_senders_fault: bool) -> Failure {
     let (kind, scope, what) = match bare {
         "QueueDoesNotExist" | "NonExistentQueue" => (Unavailable, Destination, "there is no such queue"),
         "QueueDeletedRecently" => (Unavailable, Destination, "the queue was deleted"),
-        "RequestThrottled" | "Throttling" | "ThrottlingException" | "ThrottledException"
-        | "RequestLimitExceeded" | "TooManyRequestsException" | "SlowDown" | "OverLimit" => {
-            (Throttled, Destination, "the queue asks for less")
+        "RequestThrottled"
+        | "Throttling"
+        | "ThrottlingException"
+        | "ThrottledException"
+        | "RequestLimitExceeded"
+        | "TooManyRequestsException"
+        | "SlowDown"
+        | "OverLimit" => (Throttled, Destination, "the queue asks for less"),
+        "KmsThrottled" | "KMS.ThrottlingException" => {
+            (Throttled, Destination, "the key service asks for less")
         }
-        "KmsThrottled" | "KMS.ThrottlingException" => (Throttled, Destination, "the key service asks for less"),
         "AccessDenied" | "AccessDeniedException" | "AuthorizationError" => {
             (Unavailable, Destination, "sending to the queue is not allowed")
         }
         "InvalidAddress" | "UnsupportedOperation" => {
             (Unavailable, Destination, "the queue does not take requests of this kind")
         }
-        "InvalidClientTokenId" | "UnrecognizedClientException" | "SignatureDoesNotMatch"
-        | "InvalidSignatureException" | "IncompleteSignature" | "MissingAuthenticationToken" | "ExpiredToken"
-        | "ExpiredTokenException" | "RequestExpired" | "InvalidSecurity" | "InvalidAccessKeyId" | "OptInRequired"
+        "InvalidClientTokenId"
+        | "UnrecognizedClientException"
+        | "SignatureDoesNotMatch"
+        | "InvalidSignatureException"
+        | "IncompleteSignature"
+        | "MissingAuthenticationToken"
+        | "ExpiredToken"
+        | "ExpiredTokenException"
+        | "RequestExpired"
+        | "InvalidSecurity"
+        | "InvalidAccessKeyId"
+        | "OptInRequired"
         | "NotAuthorized" => (Unavailable, Sink, "the credentials are refused"),
+        "UnknownOperationException" | "UnknownOperation" | "InvalidAction" => {
+            (Unavailable, Sink, "the endpoint does not serve SQS")
+        }
         "InternalError" | "InternalFailure" => (Transient, Destination, "SQS failed"),
         "ServiceUnavailable" => (Unavailable, Sink, "SQS is not available"),
         "BatchRequestTooLong" => (Permanent, Record, "the message is larger than the queue takes"),
@@ -161,7 +179,9 @@ where
 {
     let mut failure = match error {
         // The SDK builds, signs and looks credentials up before it writes.
-        SdkError::ConstructionFailure(_) => Failure::sink_is_down("no request can be made: region or endpoint"),
+        SdkError::ConstructionFailure(_) => {
+            Failure::sink_is_down("no request can be made: region or endpoint")
+        }
         SdkError::TimeoutError(_) => Failure::no_answer("no answer in time: it may have been received"),
         SdkError::DispatchFailure(dispatch) => {
             let cause = dispatch.as_connector_error().map(|error| error as &(dyn Error + 'static));
@@ -200,7 +220,9 @@ fn of_dispatch(cause: Option<&(dyn Error + 'static)>, is_timeout: bool, is_io: b
         // The one timeout that the sink lets the SDK have.
         (true, _) => Failure::sink_is_down("no connection in time"),
         (_, true) => Failure::no_answer("no answer: it may have been received"),
-        _ => Failure::sink_is_down("the request was not sent: the credentials or the endpoint cannot be used"),
+        _ => {
+            Failure::sink_is_down("the request was not sent: the credentials or the endpoint cannot be used")
+        }
     }
 }
 
@@ -234,6 +256,7 @@ mod tests {
             ("SignatureDoesNotMatch", true, Unavailable, Sink),
             ("ExpiredToken", true, Unavailable, Sink),
             ("InvalidSecurity", true, Unavailable, Sink),
+            ("UnknownOperationException", true, Unavailable, Sink),
             ("InternalError", false, Transient, Destination),
             ("InternalFailure", false, Transient, Destination),
             ("ServiceUnavailable", false, Unavailable, Sink),

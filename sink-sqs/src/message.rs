@@ -81,8 +81,7 @@ impl Template {
             }
             HeadersAs::Attributes => {
                 for (name, value) in &record.headers {
-                    check_name(name)
-                        .map_err(|why| SendError::permanent(format!("header {name:?} {why}")))?;
+                    check_name(name).map_err(|why| SendError::permanent(format!("header {name:?} {why}")))?;
                     attributes.push((name.clone(), value.clone()));
                 }
             }
@@ -287,7 +286,18 @@ mod tests {
     fn a_header_that_is_no_attribute_is_refused() {
         let long = "h".repeat(257);
         for name in [
-            "", ".h", "h.", "a..b", "a b", "ö", "a:b", "AWS.h", "amazon.h", "Content-Type", "outbox-id", &long,
+            "",
+            ".h",
+            "h.",
+            "a..b",
+            "a b",
+            "ö",
+            "a:b",
+            "AWS.h",
+            "amazon.h",
+            "Content-Type",
+            "outbox-id",
+            &long,
         ] {
             let mut odd = record();
             odd.headers.insert(name.into(), "secret value".into());

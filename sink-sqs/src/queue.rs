@@ -31,7 +31,9 @@ impl Queue {
         let stem = name.strip_suffix(".fifo").unwrap_or(name);
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
         if stem.is_empty() || name.len() > 80 || !stem.bytes().all(allowed) {
-            return Err("the queue's name is none: 1 to 80 letters, digits, `-` and `_`, with `.fifo` for FIFO");
+            return Err(
+                "the queue's name is none: 1 to 80 letters, digits, `-` and `_`, with `.fifo` for FIFO",
+            );
         }
         Ok(Self { named: text.to_owned(), is_fifo })
     }
@@ -89,9 +91,19 @@ mod tests {
             assert_eq!((queue.url().is_some(), queue.is_fifo), (is_url, is_fifo), "{text}");
         }
         let long = "q".repeat(81);
-        for text in
-            ["", ".fifo", "a.b", "a b", "a/b", "ö", &long, "https://", "https://x/", "https://x/a b/c", "https://x/?/c"]
-        {
+        for text in [
+            "",
+            ".fifo",
+            "a.b",
+            "a b",
+            "a/b",
+            "ö",
+            &long,
+            "https://",
+            "https://x/",
+            "https://x/a b/c",
+            "https://x/?/c",
+        ] {
             assert!(Queue::parse(text).is_err(), "{text:?}");
         }
     }

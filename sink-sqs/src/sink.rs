@@ -75,9 +75,7 @@ impl SqsSink {
     pub fn connect(config: SqsConfig) -> Result<Self, SqsError> {
         let setting = |message: &str| SqsError::new(SqsErrorKind::Setting, message);
         let queue = match &config.queue {
-            Some(text) => {
-                Some(Queue::parse(text).map_err(|why| SqsError::new(SqsErrorKind::Queue, why))?)
-            }
+            Some(text) => Some(Queue::parse(text).map_err(|why| SqsError::new(SqsErrorKind::Queue, why))?),
             None => None,
         };
         if !(1_024..=MESSAGE_BYTES_MAX).contains(&config.message_bytes_max) {
@@ -151,7 +149,9 @@ impl SqsSink {
         match (&record.destination, &self.queue) {
             (Some(destination), _) => Queue::parse(destination).map_err(SendError::permanent),
             (None, Some(queue)) => Ok(queue.clone()),
-            (None, None) => Err(SendError::permanent("the record names no destination and the sink no queue")),
+            (None, None) => {
+                Err(SendError::permanent("the record names no destination and the sink no queue"))
+            }
         }
     }
 
@@ -201,16 +201,15 @@ impl SqsSink {
         };
         let mut request = client.send_message_batch().queue_url(url);
         for (id, entry) in entries.iter().enumerate() {
-            let entry = entry.message.entry(id).map_err(|_| {
-                Ended::Failed(Failure::sink_is_down("the SDK cannot build the request"))
-            })?;
+            let entry = entry
+                .message
+                .entry(id)
+                .map_err(|_| Ended::Failed(Failure::sink_is_down("the SDK cannot build the request")))?;
             request = request.entries(entry);
         }
         match timeout_at(deadline + OVERTIME, request.send()).await {
             Ok(answer) => answer.map_err(|error| Ended::Failed(of_request(&error))),
-            Err(_) => {
-                Err(Ended::Failed(Failure::no_answer("no answer in time: it may have been received")))
-            }
+            Err(_) => Err(Ended::Failed(Failure::no_answer("no answer in time: it may have been received"))),
         }
     }
 

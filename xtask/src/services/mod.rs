@@ -18,6 +18,7 @@ mod postgres;
 mod process;
 mod program;
 mod python;
+mod sqs;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -38,6 +39,7 @@ const ALL: &[&Service] = &[
     &kafka::SERVICE,
     &kafka_limited::SERVICE,
     &nats::SERVICE,
+    &sqs::SERVICE,
     &dovecot::SERVICE,
     &postfix::SERVICE,
 ];
