@@ -1,28 +1,20 @@
 //! Real processes and real signals: an application that is killed, relays that are killed, relays side by side.
-#![allow(
-    clippy::unwrap_used,
-    clippy::print_stdout,
-    reason = "a test fails by panicking, and children talk to it"
-)]
 
 use std::{
-    collections::HashMap,
     io::{BufRead, BufReader, Write},
     path::Path,
     process::{Child, Command, Stdio},
-    sync::{Arc, Mutex},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use axum::{
-    Router,
-    extract::State,
-    http::{HeaderMap, StatusCode},
-    routing::post,
+use outbox_core::{
+    NewRecord, OnDead, Receipt, Record, SendContext, SendError, Sink, State, async_trait,
+    relay::{Relay, Route},
 };
-use outbox_core::{NewRecord, Stats, Store, Uuid, relay::Relay};
 use outbox_sqlite::{SqliteConfig, SqliteStore};
 use sink_http::{HttpConfig, HttpSink};
+
+use crate::receiver::{Arrived, enqueue, is_done, outbox, stats, until, with_state};
 
 const ROLE: &str = "PROCESSES_ROLE";
 const FILE: &str = "PROCESSES_FILE";
@@ -51,9 +43,28 @@ fn child() {
                 let sink = HttpSink::connect(config).unwrap();
                 Relay::new(outbox).route("*", sink).run(std::future::pending()).await.unwrap();
             }
+            "fragile" => {
+                let route = Route::to(Fragile(file.clone())).attempts_max(1).on_dead(OnDead::Skip);
+                Relay::new(outbox).route("*", route).run(std::future::pending()).await.unwrap();
+            }
             other => panic!("no role {other}"),
         }
     });
+}
+
+/// A sink with a bug: one kind of record takes the whole process down.
+struct Fragile(String);
+
+#[async_trait]
+impl Sink for Fragile {
+    async fn send(&self, record: &Record, _: &SendContext) -> Result<Receipt, SendError> {
+        if record.kind == "order.fatal" {
+            std::process::abort();
+        }
+        // real time: several are under way when one is fatal.
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        Ok(Receipt::new(&self.0))
+    }
 }
 
 /// A child process that is killed when the test lets go of it.
@@ -62,7 +73,7 @@ struct Process(Child);
 impl Process {
     fn start(role: &str, file: &Path, url: &str) -> Self {
         let child = Command::new(std::env::current_exe().unwrap())
-            .args(["child", "--exact", "--nocapture"])
+            .args(["processes::child", "--exact", "--nocapture"])
             .env(ROLE, role)
             .env(FILE, file)
             .env(URL, url)
@@ -92,77 +103,6 @@ impl Drop for Process {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
-}
-
-/// What has arrived, by id, and whether answers are held back.
-#[derive(Clone, Default)]
-struct Arrived {
-    copies: Arc<Mutex<HashMap<Uuid, usize>>>,
-    holds_answers: Arc<std::sync::atomic::AtomicBool>,
-}
-
-impl Arrived {
-    async fn listen(&self) -> String {
-        async fn receive(State(arrived): State<Arrived>, headers: HeaderMap) -> StatusCode {
-            let id = headers.get("webhook-id").unwrap().to_str().unwrap().parse().unwrap();
-            *arrived.copies.lock().unwrap().entry(id).or_default() += 1;
-            if arrived.holds_answers.load(std::sync::atomic::Ordering::Relaxed) {
-                std::future::pending::<()>().await;
-            }
-            StatusCode::NO_CONTENT
-        }
-        let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
-        let url = format!("http://{}/", listener.local_addr().unwrap());
-        let app = Router::new().route("/", post(receive)).with_state(self.clone());
-        tokio::spawn(async move { axum::serve(listener, app).await });
-        url
-    }
-
-    fn hold_answers(&self, hold: bool) {
-        self.holds_answers.store(hold, std::sync::atomic::Ordering::Relaxed);
-    }
-
-    fn ids(&self) -> usize {
-        self.copies.lock().unwrap().len()
-    }
-
-    fn second_copies(&self) -> usize {
-        self.copies.lock().unwrap().values().map(|copies| copies - 1).sum()
-    }
-}
-
-async fn until(what: &str, time: Duration, mut test: impl AsyncFnMut() -> bool) -> Duration {
-    let begun = Instant::now();
-    while !test().await {
-        assert!(begun.elapsed() < time, "{what}: not within {time:?}");
-        // real time: other processes work.
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    begun.elapsed()
-}
-
-async fn outbox(file: &Path) -> SqliteStore {
-    let outbox = SqliteStore::connect(file, SqliteConfig::new()).await.unwrap();
-    outbox.migrate().await.unwrap();
-    outbox
-}
-
-async fn enqueue(outbox: &SqliteStore, records: usize) {
-    let mut tx = outbox.pool().begin().await.unwrap();
-    let records: Vec<_> = (0..records).map(|n| NewRecord::json("order.placed", &n).unwrap()).collect();
-    for batch in records.chunks(1_000) {
-        outbox.enqueue_all(&mut tx, batch).await.unwrap();
-    }
-    tx.commit().await.unwrap();
-}
-
-async fn stats(outbox: &SqliteStore) -> Stats {
-    outbox.stats(&[]).await.unwrap()
-}
-
-async fn is_done(outbox: &SqliteStore) -> bool {
-    let stats = stats(outbox).await;
-    stats.pending.value + stats.claimed.value == 0
 }
 
 /// A1: SIGKILL right after the commit; on restart the pending webhook is sent, once.
@@ -248,4 +188,35 @@ async fn a_kill_between_send_and_mark_sends_again_under_the_same_id() {
     let _relay = Process::start("relay", &file, &url);
     until("sent again", Duration::from_secs(4), async || is_done(&outbox).await).await;
     assert_eq!((arrived.ids(), arrived.second_copies()), (1, 1));
+}
+
+/// R9: a record that aborts the process each time, among five hundred good ones, with `attempts_max` at its lowest:
+/// only it dies, by its lapses; every good one is sent; its key goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn only_the_record_that_aborts_its_process_dies() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("shop.db");
+    let outbox = outbox(&file).await;
+    enqueue(&outbox, 250).await;
+    let mut tx = outbox.pool().begin().await.unwrap();
+    let fatal = NewRecord::json("order.fatal", &0).unwrap().key("k");
+    let fatal = outbox.enqueue(&mut tx, fatal).await.unwrap().id();
+    outbox.enqueue(&mut tx, NewRecord::json("order.placed", &0).unwrap().key("k")).await.unwrap();
+    tx.commit().await.unwrap();
+    enqueue(&outbox, 250).await;
+
+    let mut aborts = 0;
+    let mut relay = Process::start("fragile", &file, "");
+    until("all settled", Duration::from_secs(60), async || {
+        if relay.0.try_wait().unwrap().is_some() {
+            aborts += 1;
+            relay = Process::start("fragile", &file, "");
+        }
+        is_done(&outbox).await
+    })
+    .await;
+    let dead = with_state(&outbox, State::Dead).await;
+    assert_eq!(dead.iter().map(|view| view.id).collect::<Vec<_>>(), [fatal]);
+    assert!(dead[0].last_error.as_deref().unwrap().contains("dead or silent relay"));
+    assert_eq!((aborts, stats(&outbox).await.sent.value), (5, 501));
 }

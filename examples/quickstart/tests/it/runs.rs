@@ -1,5 +1,4 @@
 //! The example as a user runs it, crash and all.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::process::{Command, Output};
 
