@@ -209,6 +209,39 @@ async fn without_time_nothing_is_sent() {
 }
 
 #[tokio::test]
+async fn an_answer_that_does_not_come_is_counted_and_one_that_was_never_asked_for_is_not() {
+    let server = Scripted::start().await;
+    server.book.lock().unwrap().fault = Some(outbox_core::conformance::sink::Fault::Held);
+    let sink = SqsSink::connect(server.config("orders")).unwrap();
+    let short = SendContext::new(Duration::from_millis(300));
+    let error = sink.send(&record("1"), &short).await.expect_err("no answer");
+    assert_eq!(error.kind(), SendErrorKind::Transient, "{error}");
+
+    server.down().await;
+    let error = sink.send(&record("1"), &CX).await.expect_err("no connection");
+    assert_eq!((error.kind(), error.scope()), (SendErrorKind::Unavailable, ErrorScope::Sink), "{error}");
+    assert_eq!(sink.check().await.expect_err("no connection").kind(), SendErrorKind::Unavailable);
+}
+
+#[tokio::test]
+async fn credentials_that_cannot_be_had_cost_no_attempt() {
+    use sink_sqs::aws_sdk_sqs::{
+        Client, Config,
+        config::{BehaviorVersion, Region},
+    };
+    let server = Scripted::start().await;
+    let without = Config::builder()
+        .behavior_version(BehaviorVersion::v2026_01_12())
+        .endpoint_url(format!("http://{}", server.address))
+        .region(Region::new("eu-central-1"))
+        .build();
+    let sink = SqsSink::from_client(&Client::from_conf(without), SqsConfig::new("orders")).unwrap();
+    let error = sink.send(&record("1"), &CX).await.expect_err("no credentials");
+    assert_eq!((error.kind(), error.scope()), (SendErrorKind::Unavailable, ErrorScope::Sink), "{error}");
+    assert_eq!(server.book.lock().unwrap().asked, 0);
+}
+
+#[tokio::test]
 async fn the_receipt_is_the_message_id() {
     let server = Scripted::start().await;
     let sink = SqsSink::connect(server.config("http://sqs.example/1/orders")).unwrap();

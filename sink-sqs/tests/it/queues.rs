@@ -129,7 +129,6 @@ async fn a_relay_sends_through_it_and_waits_for_a_queue_that_is_not_there() {
     let (last, watched) = (ids.clone(), outbox.clone());
     let sink = SqsSink::connect(queue.config(&queue.name)).unwrap();
     let done = async move {
-        // real time: the server is another process.
         for _ in 0..400 {
             let mut sent = 0;
             for id in &last {
@@ -139,6 +138,7 @@ async fn a_relay_sends_through_it_and_waits_for_a_queue_that_is_not_there() {
             if sent == 49 {
                 return;
             }
+            // real time: the server is another process.
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
