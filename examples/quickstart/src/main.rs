@@ -63,7 +63,6 @@ async fn run(args: Args) -> Result<bool, Error> {
 
     // The application's own database, with the outbox tables in it.
     let outbox = SqliteStore::connect(&file, SqliteConfig::new()).await?;
-    outbox.migrate().await?;
     shop::migrate(outbox.pool()).await?;
     let before = outbox.stats(&[]).await?;
     let left_over = before.pending.value + before.claimed.value;

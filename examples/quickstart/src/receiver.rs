@@ -53,7 +53,6 @@ pub(crate) struct Receiver {
 impl Receiver {
     pub(crate) async fn start(file: PathBuf, timeline: Timeline) -> Result<Self, Error> {
         let inbox = SqliteStore::connect(&file, SqliteConfig::new()).await?;
-        inbox.migrate().await?;
         let seen = Arc::<Mutex<Seen>>::default();
         let desk = Desk { inbox, seen: Arc::clone(&seen), timeline };
         let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await?;

@@ -64,9 +64,7 @@ pub(crate) async fn until(what: &str, time: Duration, mut test: impl AsyncFnMut(
 }
 
 pub(crate) async fn outbox(file: &Path) -> SqliteStore {
-    let outbox = SqliteStore::connect(file, SqliteConfig::new()).await.unwrap();
-    outbox.migrate().await.unwrap();
-    outbox
+    SqliteStore::connect(file, SqliteConfig::new()).await.unwrap()
 }
 
 pub(crate) async fn enqueue(outbox: &SqliteStore, records: usize) {
