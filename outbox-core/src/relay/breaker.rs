@@ -50,6 +50,15 @@ impl Breaker {
         self.state == State::Closed
     }
 
+    /// Whether there is nothing to remember: it is closed, or nothing has come for long after its pause.
+    pub(super) fn is_past(&self, now: Instant) -> bool {
+        match self.state {
+            State::Closed => true,
+            State::Open(until) => now.saturating_duration_since(until) >= 10 * self.backoff.cap,
+            State::HalfOpen => false,
+        }
+    }
+
     /// When an open breaker lets its next probe through.
     pub(super) fn probe_at(&self) -> Option<Instant> {
         match self.state {

@@ -6,6 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Backoff, Retention, StoreError};
 
+/// The longest that any setting may last.
+const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
+
 /// Settings of a relay. Every duration is by the relay's monotonic clock.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -129,6 +132,22 @@ impl RelayConfig {
                 return Err(format!("{name} is zero"));
             }
         }
+        let bounded = [
+            ("lease_for", Some(self.lease_for)),
+            ("poll_interval", Some(self.poll_interval)),
+            ("grace", Some(self.grace)),
+            ("mark_linger", Some(self.mark_linger)),
+            ("breaker.cap", Some(self.breaker.cap)),
+            ("store_backoff.cap", Some(self.store_backoff.cap)),
+            ("sweep_every", self.sweep_every),
+            ("stats_every", self.stats_every),
+        ];
+        for (name, duration) in bounded {
+            // Beyond that, sums of times run over.
+            if duration.is_some_and(|duration| duration > YEAR) {
+                return Err(format!("{name} is longer than a year"));
+            }
+        }
         self.check_timeout("send_timeout", self.send_timeout)
     }
 
@@ -191,5 +210,6 @@ mod tests {
         );
         assert!(RelayConfig::default().with_lease_for(Duration::ZERO).check().is_err());
         assert!(RelayConfig::default().with_poll_interval(Duration::ZERO).check().is_err());
+        assert!(RelayConfig::default().with_grace(Duration::MAX).check().is_err());
     }
 }

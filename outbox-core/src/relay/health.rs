@@ -45,7 +45,10 @@ pub struct HealthWatch(pub(super) watch::Receiver<Health>);
 impl HealthWatch {
     /// How the relay stands now.
     pub fn now(&self) -> Health {
-        self.0.borrow().clone()
+        let mut health = self.0.borrow().clone();
+        // A relay that was dropped, or that ended with an error, cannot say so any more.
+        health.running &= self.0.has_changed().is_ok();
+        health
     }
 
     /// Waits until it passes a test, such as [`Health::is_ready`]; false when the relay has ended.

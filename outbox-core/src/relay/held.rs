@@ -2,7 +2,10 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, PoisonError, atomic::AtomicUsize},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicUsize},
+    },
 };
 
 use tokio::{
@@ -31,6 +34,10 @@ pub(super) struct Held {
     pub(super) phase: Phase,
     /// Whether it must not share a call with other records.
     pub(super) alone: bool,
+    /// Whether it has been with its sink under this claim, without a word about it.
+    pub(super) tried: bool,
+    /// Whether the store has said that its claim is over.
+    pub(super) lost: bool,
     /// The later records of its run, which go after it.
     pub(super) rest: VecDeque<Slot>,
     /// Its place in the chain that it was handed over with.
@@ -42,6 +49,8 @@ pub(super) struct Held {
 pub(super) struct Chain {
     /// How many of its records have been given to the sink.
     pub(super) begun: AtomicUsize,
+    /// Set when the claim of one of its records is over: it goes no further.
+    pub(super) stopped: AtomicBool,
 }
 
 impl Held {

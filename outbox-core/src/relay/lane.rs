@@ -1,7 +1,8 @@
 //! What waits and what is under way, by route and destination, and how much more either can take.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    cmp::Reverse,
+    collections::{BinaryHeap, HashMap, VecDeque},
     num::NonZeroUsize,
     sync::Arc,
 };
@@ -64,6 +65,8 @@ pub(super) struct Destination {
     pub(super) pace: Pace,
     /// Whether it stands in its route's `ready`.
     pub(super) ready: bool,
+    /// When it comes back to `ready` by itself, if only time keeps it away.
+    waits_until: Option<Instant>,
     /// Whether the last claim took all that it might for this destination.
     pub(super) limited: bool,
 }
@@ -74,6 +77,13 @@ impl Destination {
         let cap = if self.name.is_some() { cap } else { usize::MAX };
         let rate = self.rate.as_ref().map_or(usize::MAX, |bucket| bucket.available(now));
         cap.min(self.breaker.allows(now)).saturating_sub(self.sending).min(rate)
+    }
+
+    /// When its breaker or its rate may let something through; none when neither is in the way.
+    fn free_at(&self, now: Instant) -> Option<Instant> {
+        let probe = self.breaker.probe_at().filter(|at| *at > now);
+        let rate = self.rate.as_ref().filter(|bucket| bucket.available(now) == 0).map(Bucket::next_at);
+        probe.max(rate)
     }
 }
 
@@ -111,6 +121,8 @@ pub(super) struct Lane {
     pub(super) destinations: Slab<Destination>,
     by_name: HashMap<Option<String>, usize>,
     pub(super) ready: VecDeque<usize>,
+    /// Destinations that only time keeps out of `ready`, the soonest first.
+    waiting: BinaryHeap<Reverse<(Instant, usize)>>,
     /// Whether a claim may find more than the last one took.
     pub(super) maybe_more: bool,
 }
@@ -141,7 +153,7 @@ impl Lane {
             batch_records: limits.batch_records.get(),
             batch_bytes: limits.batch_bytes,
             prefetch_max: config.prefetch_max,
-            destination_cap: route.destination_cap(concurrency) * limits.batch_records.get(),
+            destination_cap: route.destination_cap(concurrency).saturating_mul(limits.batch_records.get()),
             destination_rate: route.destination_rate_limit,
             rate_limit: route.rate_limit,
             breaker: config.breaker,
@@ -153,6 +165,7 @@ impl Lane {
             destinations: Slab::new(),
             by_name: HashMap::new(),
             ready: VecDeque::new(),
+            waiting: BinaryHeap::new(),
             maybe_more: true,
             pattern,
         })
@@ -174,6 +187,7 @@ impl Lane {
             rate: self.destination_rate.filter(|_| name.is_some()).map(|limit| Bucket::new(limit, now)),
             pace: Pace::new(now),
             ready: false,
+            waits_until: None,
             limited: false,
         });
         self.by_name.insert(name, at);
@@ -186,8 +200,8 @@ impl Lane {
         self.destinations.retain(|_, destination| {
             let idle = destination.held == 0
                 && !destination.ready
-                && destination.breaker.is_closed()
-                && destination.rate.as_ref().is_none_or(|bucket| bucket.next_at() <= now);
+                && destination.breaker.is_past(now)
+                && destination.rate.as_ref().is_none_or(|bucket| bucket.is_full(now));
             if idle {
                 by_name.remove(&destination.name);
             }
@@ -233,6 +247,12 @@ impl Lane {
             destination.ready = false;
             if destination.free(self.destination_cap, now) == 0 {
                 // It comes back when something of it ends, or by a timer.
+                if let Some(free_at) = destination.free_at(now)
+                    && destination.waits_until.is_none_or(|until| free_at < until)
+                {
+                    destination.waits_until = Some(free_at);
+                    self.waiting.push(Reverse((free_at, at)));
+                }
                 continue;
             }
             let Some(unit) = destination.queue.pop_front() else { continue };
@@ -255,34 +275,42 @@ impl Lane {
         units
     }
 
-    /// When a destination with something in line, or one that is down, deserves another look.
+    /// Looks again at the destinations whose time has come.
+    pub(super) fn wake(&mut self, now: Instant) {
+        while let Some(&Reverse((until, at))) = self.waiting.peek()
+            && until <= now
+        {
+            self.waiting.pop();
+            if let Some(destination) = self.destinations.get_mut(at) {
+                destination.waits_until = destination.waits_until.filter(|later| *later > now);
+                self.make_ready(at);
+            }
+        }
+    }
+
+    /// When something in line that only time keeps back deserves another look.
     pub(super) fn look_again_at(&self, now: Instant) -> Option<Instant> {
         let own = self
             .rate
             .as_ref()
             .filter(|bucket| self.queued > 0 && bucket.available(now) == 0)
             .map(Bucket::next_at);
-        let destinations = self.destinations.iter().filter_map(|(_, destination)| {
-            let probe = destination.breaker.probe_at().filter(|at| *at > now);
-            let rate = destination
-                .rate
-                .as_ref()
-                .filter(|bucket| !destination.queue.is_empty() && bucket.available(now) == 0)
-                .map(Bucket::next_at);
-            [probe, rate].into_iter().flatten().min()
-        });
-        destinations.chain(own).min()
+        let waiting = self.waiting.peek().map(|Reverse((until, _))| *until);
+        [own, waiting].into_iter().flatten().filter(|at| *at > now).min()
     }
 
     /// What a claim may take for this route. `sink_allows`: how many records its sink may be given.
     pub(super) fn demand(&mut self, sink_allows: usize, now: Instant) -> RouteDemand {
-        let under_way = self.concurrency * self.batch_records;
+        let under_way = self.concurrency.saturating_mul(self.batch_records);
         let reserve = |pace: &mut Pace, least: usize, most: usize| pace.recent(now).min(most).max(least);
-        let mut capacity =
-            under_way + reserve(&mut self.pace, under_way.min(self.prefetch_max), self.prefetch_max);
+        let mut capacity = under_way.saturating_add(reserve(
+            &mut self.pace,
+            under_way.min(self.prefetch_max),
+            self.prefetch_max,
+        ));
         if let Some(limit) = self.rate_limit {
             // No more than goes out in a second or so.
-            capacity = capacity.min((limit.per_second.get() + limit.burst.get()) as usize);
+            capacity = capacity.min(limit.in_a_second());
         }
         capacity = capacity.min(sink_allows);
         let room = capacity.saturating_sub(self.held);
@@ -296,14 +324,13 @@ impl Lane {
             let Some(name) = &destination.name else {
                 continue;
             };
-            let mut most = self.destination_cap
-                + reserve(
-                    &mut destination.pace,
-                    self.destination_cap,
-                    self.prefetch_max.max(self.destination_cap),
-                );
+            let mut most = self.destination_cap.saturating_add(reserve(
+                &mut destination.pace,
+                self.destination_cap,
+                self.prefetch_max.max(self.destination_cap),
+            ));
             if let Some(limit) = self.destination_rate {
-                most = most.min((limit.per_second.get() + limit.burst.get()) as usize);
+                most = most.min(limit.in_a_second());
             }
             let most = most.min(destination.breaker.allows(now)).saturating_sub(destination.held);
             if most != fresh {

@@ -27,6 +27,11 @@ impl RateLimit {
         Self { per_second, burst }
     }
 
+    /// The most that goes out in any second.
+    pub(super) fn in_a_second(self) -> usize {
+        self.per_second.get().saturating_add(self.burst.get()) as usize
+    }
+
     /// Sets how many records may go at once after a quiet time.
     #[must_use]
     pub const fn with_burst(mut self, burst: NonZeroU32) -> Self {
@@ -48,7 +53,8 @@ pub(super) struct Bucket {
 
 impl Bucket {
     pub(super) fn new(limit: RateLimit, now: Instant) -> Self {
-        let interval = Duration::from_secs(1) / limit.per_second.get();
+        // A rate beyond what the clock can tell apart is the fastest that it can.
+        let interval = (Duration::from_secs(1) / limit.per_second.get()).max(Duration::from_nanos(1));
         Self { interval, tolerance: interval * limit.burst.get(), full_at: now }
     }
 
@@ -62,6 +68,11 @@ impl Bucket {
     /// Takes one. The caller has seen that there is one.
     pub(super) fn take(&mut self, now: Instant) {
         self.full_at = self.full_at.max(now) + self.interval;
+    }
+
+    /// Whether it is as good as new.
+    pub(super) fn is_full(&self, now: Instant) -> bool {
+        self.full_at <= now
     }
 
     /// When the next may go.

@@ -34,8 +34,8 @@ pub(super) struct Link {
 
 impl Handover {
     /// Sends a run, one record after the other, each once the one before it is acknowledged. It stops at
-    /// the first that is not, when a lease runs short, and when `go` is taken back; the loop decides
-    /// what becomes of the rest.
+    /// the first that is not, when a lease runs short or is lost, and when `go` is taken back; the loop
+    /// decides what becomes of the rest.
     pub(super) async fn run(self, links: Vec<Link>, chain: Arc<Chain>, go: Arc<AtomicBool>) {
         let mut links = links.into_iter();
         while let Some(link) = links.next() {
@@ -53,6 +53,7 @@ impl Handover {
             let now = Instant::now();
             let goes_on = matches!(how, How::Reported(Outcome::Sent(_)))
                 && go.load(Ordering::Relaxed)
+                && !chain.stopped.load(Ordering::Relaxed)
                 && links
                     .as_slice()
                     .first()

@@ -5,11 +5,13 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
+mod adversity;
 mod isolation;
 mod leases;
 mod order;
 mod outage;
 mod outcomes;
+mod secrecy;
 mod settings;
 mod simulation;
 mod stop;

@@ -22,11 +22,9 @@ impl<S: Store> Driver<S> {
     pub(super) fn dispatch(&mut self, seen: bool, now: Instant) {
         for route in 0..self.lanes.len() {
             let lane = &mut self.lanes[route];
+            lane.wake(now);
             if lane.queued == 0 {
                 continue;
-            }
-            if lane.look_again_at(now).is_none_or(|at| at <= now) {
-                lane.make_all_ready();
             }
             while self.lanes[route].calls < self.lanes[route].concurrency {
                 let state = &self.sinks[self.lanes[route].sink];
@@ -49,6 +47,12 @@ impl<S: Store> Driver<S> {
         while slots.len() < records_max {
             let Some((destination, mut unit)) = self.lanes[route].pop(now) else { break };
             let Some(slot) = unit.pop_front() else { continue };
+            if self.held[slot].lost {
+                // A mark for a lost lease changes nothing, and frees its place here.
+                unit.push_front(slot);
+                self.release(unit, now);
+                continue;
+            }
             if !self.may_go(slot, seen, now) {
                 unit.push_front(slot);
                 self.lanes[route].push(destination, unit, true);
@@ -75,7 +79,8 @@ impl<S: Store> Driver<S> {
                     && let Some(next) = unit.front().copied()
                 {
                     let size = self.held[next].record().payload.len();
-                    if bytes.saturating_add(size) > bytes_max || self.held[next].alone {
+                    let next_held = &self.held[next];
+                    if bytes.saturating_add(size) > bytes_max || next_held.alone || next_held.lost {
                         break;
                     }
                     unit.pop_front();
@@ -127,7 +132,10 @@ impl<S: Store> Driver<S> {
                 .iter()
                 .take_while(|next| {
                     let next = &self.held[**next];
-                    next.destination == destination && !next.alone && next.record().attempts == 1
+                    next.destination == destination
+                        && !next.alone
+                        && !next.lost
+                        && next.record().attempts == 1
                 })
                 .count();
             let later = rest.split_off(same);
@@ -192,9 +200,14 @@ impl<S: Store> Driver<S> {
         }
     }
 
-    /// Gives back records that were never handed over.
+    /// Gives back records that were never handed over. One that was, and of which nothing is known,
+    /// fails instead.
     pub(super) fn release(&mut self, unit: Unit, now: Instant) {
         for slot in unit {
+            if self.held[slot].tried {
+                self.abandon(slot, now);
+                continue;
+            }
             let held = &mut self.held[slot];
             held.phase = Phase::Marking;
             let mark = Mark::new(held.record().lease(), Settlement::Released);

@@ -22,6 +22,7 @@ impl<S: Store> Driver<S> {
         if now >= self.next_claim_at {
             for lane in &mut self.lanes {
                 lane.maybe_more = true;
+                lane.forget_idle(now);
             }
         }
         if !self.lanes.iter().any(|lane| lane.maybe_more) {
@@ -117,6 +118,8 @@ impl<S: Store> Driver<S> {
                 leased_at: asked.at,
                 phase: Phase::Queued,
                 alone: record.lapses > 0,
+                tried: false,
+                lost: false,
                 rest: VecDeque::new(),
                 link: None,
             });

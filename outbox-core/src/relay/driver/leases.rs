@@ -20,7 +20,8 @@ impl<S: Store> Driver<S> {
         if !self.calls.renew.is_idle() || (now < self.next_renew_at && !self.renew_now) {
             return;
         }
-        if self.store_failures > 0 && now < self.next_mark_at.min(self.next_renew_at) {
+        // While the store is away, only the timer counts.
+        if self.store_failures > 0 && now < self.next_renew_at {
             return;
         }
         let due = self.config.renew_after() / 2;
@@ -58,6 +59,10 @@ impl<S: Store> Driver<S> {
                 continue;
             };
             if lost.contains(&held.record().lease()) {
+                held.lost = true;
+                if let Some((chain, _)) = &held.link {
+                    chain.stopped.store(true, Ordering::Relaxed);
+                }
                 gone.push(slot);
             } else {
                 held.leased_at = renewing.at;
@@ -71,7 +76,7 @@ impl<S: Store> Driver<S> {
     }
 
     /// Somebody else has these records. What is with a sink ends by itself, and its mark will be lost;
-    /// what waits is dropped, and the rest of its run given back.
+    /// what waits is dropped, and the rest of its run given back. What follows a record that is with its sink is marked as lost, and not handed over.
     fn give_up(&mut self, gone: &[Slot]) {
         if gone.is_empty() {
             return;
@@ -100,7 +105,6 @@ impl<S: Store> Driver<S> {
             self.held.iter().filter(|(_, held)| held.phase == Phase::Sending).map(|(slot, _)| slot).collect();
         tracing::warn!(records = sending.len(), "sends abandoned: the grace is over");
         for slot in sending {
-            let random = self.random.f64();
             let held = &mut self.held[slot];
             held.phase = Phase::Marking;
             let rest = std::mem::take(&mut held.rest);
@@ -111,20 +115,30 @@ impl<S: Store> Driver<S> {
                 self.release(rest, now);
                 continue;
             }
-            let lease_left = held.lease_end.saturating_duration_since(now);
-            let outcome = Outcome::Failed(
-                SendError::transient("abandoned when the relay stopped: it may have been sent")
-                    .with_retry_after(lease_left),
-            );
-            let policy = &self.lanes[held.route].policy;
-            let timing = Timing::new(self.lanes[held.route].send_timeout, lease_left);
-            let settlement: Settlement = settle(held.record(), &outcome, policy, &timing, random);
-            let mark = Mark::new(held.record().lease(), settlement);
-            self.write(slot, mark, now);
+            self.abandon(slot, now);
             self.release(rest, now);
         }
         for lane in &mut self.lanes {
             lane.calls = 0;
         }
+    }
+
+    /// Settles a record that was with its sink and of which nothing is known: it may have been sent, so
+    /// it waits as long as its lease would have lasted.
+    pub(super) fn abandon(&mut self, slot: Slot, now: Instant) {
+        let random = self.random.f64();
+        let held = &mut self.held[slot];
+        held.phase = Phase::Marking;
+        let lease_left = held.lease_end.saturating_duration_since(now);
+        let lane = &self.lanes[held.route];
+        let outcome = Outcome::Failed(SendError::transient("abandoned by the relay: it may have been sent"));
+        let timing = Timing::new(lane.send_timeout, lease_left);
+        let mut settlement = settle(held.record(), &outcome, &lane.policy, &timing, random);
+        if let Settlement::Retry { after, .. } = &mut settlement {
+            // Whatever the policy caps.
+            *after = lease_left.max(*after);
+        }
+        let mark = Mark::new(held.record().lease(), settlement);
+        self.write(slot, mark, now);
     }
 }

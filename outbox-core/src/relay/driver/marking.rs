@@ -70,7 +70,9 @@ impl<S: Store> Driver<S> {
         match &mark.settlement {
             Settlement::Sent { .. } if marked != Marked::Lost => metrics.sent.increment(1),
             Settlement::Retry { after, .. } | Settlement::Deferred { after, .. } => {
-                self.next_claim_at = self.next_claim_at.min(now + *after);
+                if let Some(due) = now.checked_add(*after) {
+                    self.next_claim_at = self.next_claim_at.min(due);
+                }
             }
             Settlement::Released => self.next_claim_at = self.next_claim_at.min(now),
             Settlement::Sent { .. } | Settlement::Dead { .. } => {}

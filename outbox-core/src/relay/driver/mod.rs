@@ -349,9 +349,6 @@ impl<S: Store> Driver<S> {
         if self.next_sweep_at.is_some_and(|at| now >= at) && self.calls.sweep.is_idle() {
             self.next_sweep_at = self.config.sweep_every.map(|every| now + every);
             self.calls.start_sweep(self.config.retention.clone());
-            for lane in &mut self.lanes {
-                lane.forget_idle(now);
-            }
         }
         if self.next_stats_at.is_some_and(|at| now >= at) && self.calls.stats.is_idle() {
             self.next_stats_at = self.config.stats_every.map(|every| now + every);

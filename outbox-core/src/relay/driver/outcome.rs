@@ -62,6 +62,7 @@ impl<S: Store> Driver<S> {
                 tracing::error!(panic = text, "a sink panicked; its records go again one by one");
                 let held = &mut self.held[slot];
                 held.alone = true;
+                held.tried = true;
                 held.phase = Phase::Queued;
                 let mut unit = rest;
                 unit.push_front(slot);
@@ -237,7 +238,9 @@ impl<S: Store> Driver<S> {
                 }
             }
             Err(error) => {
-                let asked = error.retry_after().unwrap_or_default();
+                let lanes = self.lanes.iter().filter(|lane| lane.sink == place);
+                let most = lanes.map(|lane| lane.policy.retry_after_max).max().unwrap_or_default();
+                let asked = error.retry_after().unwrap_or_default().min(most);
                 if state.breaker.failed(now, asked, random) {
                     self.sink_is_down(place, &error.to_string());
                 }
