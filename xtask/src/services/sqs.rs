@@ -48,6 +48,9 @@ fn install() -> Result<PathBuf> {
     if complete.exists() {
         return Ok(program);
     }
+    if run::read(Command::new("python3").args(["-c", "import ensurepip, venv"])).is_err() {
+        program::install(SERVICE.name, &["python3-venv"], URL)?;
+    }
     eprintln!("services: installing the Python package {PACKAGE}");
     let mut environment = Command::new("python3");
     environment.args(["-m", "venv", "--clear"]).arg(&folder);
