@@ -13,6 +13,7 @@ mod outage;
 mod outcomes;
 mod secrecy;
 mod settings;
+mod shaky;
 mod simulation;
 mod stop;
 mod world;

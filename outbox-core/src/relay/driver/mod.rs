@@ -254,7 +254,7 @@ impl<S: Store> Driver<S> {
     fn next_timer(&mut self, now: Instant) -> Instant {
         let mut next = now + self.config.poll_interval;
         let mut sooner = |at: Instant| next = next.min(at);
-        if self.presence.is_none() {
+        if self.presence.is_none() && self.calls.enter.is_idle() {
             sooner(self.next_enter_at);
         }
         if self.calls.claim.is_idle() && self.presence.is_some() && self.next_claim_at > now {
