@@ -15,13 +15,14 @@ use sqlx::{PgConnection, Row, postgres::PgRow};
 use crate::{
     PostgresStore,
     error::doing,
-    row::{claimed, micros},
+    row::{Timestamp, claimed, micros},
 };
 
 /// How soon to come back for keys that another claim was just looking at.
 const SOON: Duration = Duration::from_millis(5);
 
 struct Candidate {
+    due: Timestamp,
     seq: i64,
     kind: String,
     destination: Option<String>,
@@ -31,6 +32,7 @@ struct Candidate {
 fn candidates(rows: &[PgRow]) -> Result<Vec<Candidate>, StoreError> {
     let read = |row: &PgRow| -> Result<Candidate, sqlx::Error> {
         Ok(Candidate {
+            due: row.try_get("send_after")?,
             seq: row.try_get("seq")?,
             kind: row.try_get("kind")?,
             destination: row.try_get("destination")?,
@@ -145,8 +147,7 @@ impl PostgresStore {
             more |= self.choose_suspect(&mut tx, &mut choice, &mut soon).await?;
         }
         let kinds = self.kinds(&mut tx, request).await?;
-        more |= self.choose_unkeyed(&mut tx, &mut choice, &kinds).await?;
-        more |= self.choose_keyed(&mut tx, &mut choice, &kinds, &mut soon).await?;
+        more |= self.choose_ready(&mut tx, &mut choice, &kinds, &mut soon).await?;
 
         if !choice.taken.is_empty() {
             let seqs: Vec<i64> = choice.taken.iter().copied().collect();
@@ -229,60 +230,37 @@ impl PostgresStore {
         candidates(&bound.fetch_all(connection).await.map_err(doing("claim records"))?)
     }
 
-    /// Takes records without a key. Says whether the request's limit left some.
-    async fn choose_unkeyed(
-        &self,
-        connection: &mut PgConnection,
-        choice: &mut Choice<'_>,
-        kinds: &[String],
-    ) -> Result<bool, StoreError> {
-        let found = self.look(connection, &self.shared.sql.unkeyed, choice, kinds).await?;
-        let mut left = false;
-        for candidate in found {
-            let taken = choice.take(candidate.seq, &candidate.kind, candidate.destination.as_deref());
-            left |= taken.is_none() && choice.taken.len() >= choice.request.limit;
-        }
-        Ok(left)
-    }
-
-    /// Takes runs of keys that are free.
-    async fn choose_keyed(
+    /// Takes what is due in the order in which it fell due, each head of a free key with its run. Says whether
+    /// the request's limit left some.
+    async fn choose_ready(
         &self,
         connection: &mut PgConnection,
         choice: &mut Choice<'_>,
         kinds: &[String],
         soon: &mut bool,
     ) -> Result<bool, StoreError> {
-        let found = self.look(connection, &self.shared.sql.keyed, choice, kinds).await?;
-        let mut left = false;
-        let mut keys = Vec::new();
-        for candidate in found {
-            keys.extend(candidate.key);
-        }
-        if keys.len() > choice.request.limit.saturating_sub(choice.taken.len()) {
-            left = true;
-            keys.truncate(choice.request.limit.saturating_sub(choice.taken.len()));
-        }
+        let mut found = self.look(connection, &self.shared.sql.unkeyed, choice, kinds).await?;
+        found.extend(self.look(connection, &self.shared.sql.keyed, choice, kinds).await?);
+        found.sort_unstable_by_key(|candidate| (candidate.due, candidate.seq));
+        // Only as many keys are locked as can have a turn.
+        let turns = choice.request.limit.saturating_sub(choice.taken.len());
+        let keys: Vec<String> =
+            found.iter().take(turns).filter_map(|candidate| candidate.key.clone()).collect();
         let (lines, busy) = self.lines(connection, keys, choice.request.run_max.get() + 1).await?;
         *soon |= busy;
-        for line in lines {
-            let mut run_route = None;
-            for (place, row) in line.iter().enumerate() {
-                let stops = !row.due || row.suspect;
-                if stops || run_route.is_some_and(|route| choice.route(&row.kind) != Some(route)) {
-                    break;
-                }
-                if place == choice.request.run_max.get() {
-                    left |= choice.taken.len() >= choice.request.limit;
-                    break;
-                }
-                match choice.take(row.seq, &row.kind, row.destination.as_deref()) {
-                    Some(route) => run_route = Some(route),
-                    None => {
-                        left |= choice.taken.len() >= choice.request.limit;
-                        break;
-                    }
-                }
+        let mut lines: HashMap<String, Vec<InLine>> =
+            lines.into_iter().filter_map(|line| Some((line.first()?.key.clone(), line))).collect();
+        let mut left = false;
+        for (turn, candidate) in found.into_iter().enumerate() {
+            if choice.taken.len() >= choice.request.limit {
+                return Ok(true);
+            }
+            match &candidate.key {
+                None => _ = choice.take(candidate.seq, &candidate.kind, candidate.destination.as_deref()),
+                Some(key) => match lines.remove(key) {
+                    Some(line) => left |= take_run(choice, &line),
+                    None => left |= turn >= turns,
+                },
             }
         }
         Ok(left)
@@ -399,4 +377,21 @@ struct InLine {
     destination: Option<String>,
     due: bool,
     suspect: bool,
+}
+
+/// Takes the head of a free key and what may go with it. Says whether the limit ended the run.
+fn take_run(choice: &mut Choice<'_>, line: &[InLine]) -> bool {
+    let run_max = choice.request.run_max.get();
+    let mut run_route = None;
+    for (place, row) in line.iter().enumerate() {
+        let other_route = run_route.is_some_and(|route| choice.route(&row.kind) != Some(route));
+        if !row.due || row.suspect || other_route || place == run_max {
+            return false;
+        }
+        match choice.take(row.seq, &row.kind, row.destination.as_deref()) {
+            Some(route) => run_route = Some(route),
+            None => return choice.taken.len() >= choice.request.limit,
+        }
+    }
+    false
 }

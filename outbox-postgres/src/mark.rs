@@ -11,6 +11,14 @@ use uuid::Uuid;
 
 use crate::{PostgresStore, error::doing, row::micros};
 
+/// How a row stands that a mark did not change.
+struct Settled {
+    id: Uuid,
+    fence: i64,
+    state: String,
+    last_error: Option<String>,
+}
+
 /// One mark in the terms of the statement.
 struct Written<'m> {
     what: &'static str,
@@ -86,14 +94,10 @@ impl PostgresStore {
                 .await
                 .map_err(failed)?;
             for row in rows {
-                let read = || -> Result<(i64, (Uuid, i64, String, Option<String>)), sqlx::Error> {
-                    let found = (
-                        row.try_get("id")?,
-                        row.try_get("fence")?,
-                        row.try_get("state")?,
-                        row.try_get("last_error")?,
-                    );
-                    Ok((row.try_get("seq")?, found))
+                let read = || -> Result<(i64, Settled), sqlx::Error> {
+                    let (id, fence) = (row.try_get("id")?, row.try_get("fence")?);
+                    let (state, last_error) = (row.try_get("state")?, row.try_get("last_error")?);
+                    Ok((row.try_get("seq")?, Settled { id, fence, state, last_error }))
                 };
                 let (seq, found) = read().map_err(failed)?;
                 settled.insert(seq, found);
@@ -108,7 +112,9 @@ impl PostgresStore {
             if first.is_ok_and(|first| std::ptr::eq(first, mark)) && unused.remove(&lease.seq) {
                 return Marked::Applied;
             }
-            let Some((id, fence, state, last_error)) = settled.get(&lease.seq) else { return Marked::Lost };
+            let Some(Settled { id, fence, state, last_error }) = settled.get(&lease.seq) else {
+                return Marked::Lost;
+            };
             let same = match &mark.settlement {
                 Settlement::Sent { .. } => state == "sent",
                 Settlement::Dead { error, .. } => {

@@ -21,10 +21,11 @@ const EPOCH_MICROS: i64 = 946_684_800_000_000;
 const FAR_MICROS: u64 = 253_402_300_799_000_000;
 
 /// A `timestamptz`, as the driver sends it: microseconds since 2000.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Timestamp(i64);
 
 impl Timestamp {
-    pub(crate) fn to_time(&self) -> SystemTime {
+    pub(crate) fn to_time(self) -> SystemTime {
         let micros = self.0.saturating_add(EPOCH_MICROS);
         let apart = Duration::from_micros(micros.unsigned_abs().min(FAR_MICROS));
         let date = if micros < 0 {
@@ -121,8 +122,8 @@ pub(crate) fn view(row: &PgRow) -> Result<RecordView, StoreError> {
 }
 
 fn read_view(row: &PgRow) -> Result<RecordView, sqlx::Error> {
-    let time = |name| row.try_get::<Timestamp, _>(name).map(|at| at.to_time());
-    let maybe = |name| row.try_get::<Option<Timestamp>, _>(name).map(|at| at.map(|at| at.to_time()));
+    let time = |name| row.try_get::<Timestamp, _>(name).map(Timestamp::to_time);
+    let maybe = |name| row.try_get::<Option<Timestamp>, _>(name).map(|at| at.map(Timestamp::to_time));
     let kind: String = row.try_get("kind")?;
     let mut view = RecordView::new(row.try_get("seq")?, row.try_get("id")?, kind, time("created_at")?);
     view.destination = row.try_get("destination")?;
