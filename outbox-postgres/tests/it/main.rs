@@ -26,7 +26,7 @@ mod conformance {
     outbox_core::__store_checks! { (checks) (PostgresHarness::default()) }
 }
 
-/// A2: whatever the database's default isolation, and read-only by default.
+/// The same where transactions are serializable and read-only unless they say otherwise, with no search path.
 mod conformance_by_serializable_default {
     use crate::harness::PostgresHarness;
 
