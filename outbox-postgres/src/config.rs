@@ -19,6 +19,9 @@ pub struct PostgresConfig {
     /// Whether statements are prepared under names that stay on their connection. Default: on. A
     /// pooler in transaction mode needs it off.
     pub named_statements: bool,
+    /// Whether a waiting relay holds a connection of its own on which it hears
+    /// [`wake_all`](crate::PostgresStore::wake_all). Default: on. Off, it polls.
+    pub listen: bool,
 }
 
 impl Default for PostgresConfig {
@@ -28,6 +31,7 @@ impl Default for PostgresConfig {
             table: "outbox".into(),
             payload_bytes_max: PAYLOAD_BYTES_MAX_DEFAULT,
             named_statements: true,
+            listen: true,
         }
     }
 }
@@ -63,6 +67,13 @@ impl PostgresConfig {
     #[must_use]
     pub fn with_named_statements(mut self, named_statements: bool) -> Self {
         self.named_statements = named_statements;
+        self
+    }
+
+    /// Whether a waiting relay listens for wake-ups of other processes.
+    #[must_use]
+    pub fn with_listen(mut self, listen: bool) -> Self {
+        self.listen = listen;
         self
     }
 

@@ -106,7 +106,7 @@ impl Store for PostgresStore {
     }
 
     async fn wait(&self, at_most: Duration) -> Result<Wake, StoreError> {
-        Ok(self.shared.bell.wait(at_most).await)
+        Ok(self.wait_for_hint(at_most).await)
     }
 
     async fn sweep(&self, retention: &Retention) -> Result<Swept, StoreError> {

@@ -3,7 +3,7 @@
 use std::{collections::HashSet, time::Duration};
 
 use outbox_core::{
-    ClaimRequest, Mark, NewRecord, Owner, Pattern, RouteDemand, Settlement, Store, StoreErrorKind,
+    ClaimRequest, Mark, NewRecord, Owner, Pattern, RouteDemand, Settlement, Store, StoreErrorKind, Wake,
 };
 use outbox_postgres::{PostgresConfig, PostgresStore};
 
@@ -102,5 +102,34 @@ async fn a_name_that_is_no_identifier_is_refused() {
     for name in ["", "a b", "a\"b", "1a", &"a".repeat(49)] {
         let refused = PostgresStore::with_config(pool.clone(), PostgresConfig::new().with_table(name));
         assert_eq!(refused.unwrap_err().kind(), StoreErrorKind::Config);
+    }
+}
+
+/// R6: a relay of another process is woken after the commit, and without a hint its wait ends by itself.
+#[tokio::test]
+async fn a_wake_reaches_another_process() {
+    if server().is_none() {
+        return;
+    }
+    let outbox = PostgresHarness::default().outbox().await;
+    let config = PostgresConfig::new().with_schema(&outbox.schema);
+    let other = PostgresStore::with_config(outbox.pool.clone(), config).unwrap();
+    let waiting = async {
+        for _ in 0..100 {
+            if other.wait(Duration::from_millis(500)).await.unwrap() == Wake::Hint {
+                return;
+            }
+        }
+        panic!("no wake-up was heard");
+    };
+    let waking = async {
+        loop {
+            outbox.store.wake_all().await.unwrap();
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::select! {
+        () = waiting => {}
+        () = waking => {}
     }
 }
