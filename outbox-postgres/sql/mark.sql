@@ -3,7 +3,7 @@ WITH m AS MATERIALIZED (
                          $8::boolean[], $9::text[])
            AS m (seq, id, fence, what, after_micros, text, age_micros, blocks_key, progress)
 ), locked AS MATERIALIZED (
-    SELECT o.seq FROM m JOIN {outbox} o ON o.seq = m.seq ORDER BY o.seq FOR UPDATE OF o
+    SELECT m.* FROM m JOIN {outbox} o ON o.seq = m.seq ORDER BY o.seq FOR UPDATE OF o
 )
 UPDATE {outbox} o
 SET owner = NULL, fence = o.fence + 1,
@@ -19,6 +19,6 @@ SET owner = NULL, fence = o.fence + 1,
     attempts = CASE WHEN m.what IN ('deferred', 'released') THEN greatest(o.attempts - 1, 0) ELSE o.attempts END,
     blocks_key = m.what = 'dead' AND m.blocks_key AND o.key IS NOT NULL,
     progress = coalesce(m.progress::jsonb, o.progress)
-FROM m JOIN locked ON locked.seq = m.seq
+FROM locked m
 WHERE o.seq = m.seq AND o.id = m.id AND o.fence = m.fence AND o.owner IS NOT NULL
 RETURNING o.seq
