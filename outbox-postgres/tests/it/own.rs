@@ -125,6 +125,7 @@ async fn a_wake_reaches_another_process() {
     let waking = async {
         loop {
             outbox.store.wake_all().await.unwrap();
+            // real time: the other side is waiting by then.
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
