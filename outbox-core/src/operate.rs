@@ -1,9 +1,6 @@
 //! What operators do with an outbox: look, redrive, discard, pause, resend.
 
-use std::{
-    num::NonZeroU32,
-    time::{Duration, SystemTime},
-};
+use std::{num::NonZeroU32, time::SystemTime};
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -231,10 +228,5 @@ impl Pause {
     /// A pause of `scope` since `since`.
     pub fn new(scope: PauseScope, reason: impl Into<String>, since: SystemTime) -> Self {
         Self { scope, reason: reason.into(), since }
-    }
-
-    /// How long it has been in force at `now`.
-    pub fn age(&self, now: SystemTime) -> Duration {
-        now.duration_since(self.since).unwrap_or_default()
     }
 }

@@ -146,11 +146,6 @@ impl<T> Router<T> {
     pub fn entries(&self) -> &[(Pattern, T)] {
         &self.entries
     }
-
-    /// Every value with its pattern, in the order of insertion, to change.
-    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
-        self.entries.iter_mut().map(|(_, value)| value)
-    }
 }
 
 #[cfg(test)]
